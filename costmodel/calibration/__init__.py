@@ -1,0 +1,1 @@
+"""Calibration: the parameters of the cost model as data, and later the fit that makes them."""

@@ -1,0 +1,207 @@
+"""A calibration: named parameters, each keyed by what it was found on, with its standard error and source.
+
+A parameter row applies to an accelerator, a family of them, or any; to a precision or any; to a framework or any.
+``resolve`` picks for every parameter the row that says most about the case at hand, and reports what it had to fall back to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+from costmodel.arrays import Num, num
+from costmodel.catalog.documents import SUFFIXES, read_mapping
+from costmodel.errors import InvalidInput, UnknownName
+from costmodel.spec.base import Frozen, NonNegativeFloat
+from costmodel.spec.validation import build
+
+Provenance = Literal["analytic", "calibrated", "measured"]
+_CERTAINTY: tuple[Provenance, ...] = ("analytic", "calibrated", "measured")
+DEFAULT_CALIBRATION = "starting-2026-11"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """Every parameter that terms read. Fractions are of the peak or of one; the rest carries its unit in the name.
+
+    Attributes:
+        gemm_efficiency: share of the peak that a large aligned GEMM reaches.
+        gemm_k_half, gemm_mn_half: size at which the inner, or the smaller outer, dimension costs half the efficiency.
+        gemm_alignment, misaligned_factor: a per-device dimension off this multiple runs this many times slower.
+        grouped_gemm_factor: slowdown of expert GEMMs against one dense GEMM of the same size.
+        attention_efficiency: share of the peak reached by the attention core on the FLOPs of a causal mask.
+        pointwise_efficiency: share of the memory bandwidth that elementwise and norm kernels reach.
+        loss_traffic_bytes: bytes moved per logit by softmax, cross entropy and their gradient.
+        scale_up_efficiency, scale_out_efficiency: share of the link rate that a large ring reaches, by tier.
+        in_network_gain: all-reduce speed-up where the switch reduces (NVLS, SHARP).
+        scale_up_latency_s, scale_out_latency_s: start of one collective, by the outermost tier it reaches.
+        scale_up_hop_s, scale_out_hop_s: one step of a ring.
+        compute_multiplier: how much longer a framework's kernels take than the bare ones.
+        tp_exposed_share, ep_exposed_share, cp_exposed_share: share of the communication that no overlap hides.
+        pp_exposed_share, pp_exposed_share_interleaved: share of a stage boundary's transfer that delays the stage.
+        dp_overlap_share: share of the backward (forward) pass of the last (first) micro-batch that hides reductions (gathers).
+        gradient_wire_bytes, parameter_wire_bytes: bytes per parameter on the wire in reduction and gather.
+        fixed_step_s, fixed_microbatch_s: host work per step, and per micro-batch and chunk of layers.
+        optimizer_traffic_bytes: bytes that the optimizer step moves per parameter it owns.
+        expert_imbalance: tokens of the fullest device over the mean.
+        activation_coefficient: saved activations as measured over as counted.
+        logits_bytes: bytes per logit alive at the peak of the loss.
+        overhead_bytes: allocated memory that is neither state nor activations (communicators, workspaces).
+        usable_fraction: share of the device memory up to which runs neither failed nor thrashed.
+        time_relative_error: half width of the 90 % interval of step time, relative.
+    """
+
+    gemm_efficiency: Num
+    gemm_k_half: Num
+    gemm_mn_half: Num
+    gemm_launch_s: Num
+    gemm_alignment: Num
+    misaligned_factor: Num
+    grouped_gemm_factor: Num
+    attention_efficiency: Num
+    pointwise_efficiency: Num
+    loss_traffic_bytes: Num
+    scale_up_efficiency: Num
+    scale_out_efficiency: Num
+    in_network_gain: Num
+    scale_up_latency_s: Num
+    scale_out_latency_s: Num
+    scale_up_hop_s: Num
+    scale_out_hop_s: Num
+    compute_multiplier: Num
+    tp_exposed_share: Num
+    ep_exposed_share: Num
+    cp_exposed_share: Num
+    pp_exposed_share: Num
+    pp_exposed_share_interleaved: Num
+    dp_overlap_share: Num
+    gradient_wire_bytes: Num
+    parameter_wire_bytes: Num
+    fixed_step_s: Num
+    fixed_microbatch_s: Num
+    optimizer_traffic_bytes: Num
+    expert_imbalance: Num
+    activation_coefficient: Num
+    logits_bytes: Num
+    overhead_bytes: Num
+    usable_fraction: Num
+    time_relative_error: Num
+
+
+PARAMETER_NAMES: tuple[str, ...] = tuple(field.name for field in fields(Parameters))
+
+
+class ParameterRow(Frozen):
+    """One value with what it applies to (None: anything), where it comes from and how sure it is."""
+
+    name: str
+    value: NonNegativeFloat
+    standard_error: NonNegativeFloat | None = None
+    accelerator: str | None = None
+    family: str | None = None
+    precision: str | None = None
+    framework: str | None = None
+    provenance: Provenance
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """The parameters for one case.
+
+    Attributes:
+        provenance: that of the least certain parameter among those that decide the compute time.
+        fallbacks: ``parameter: what was used instead``, for parameters that had no row for the case itself.
+    """
+
+    parameters: Parameters
+    provenance: Provenance
+    fallbacks: tuple[str, ...]
+
+
+class Calibration(Frozen):
+    """A named set of parameter rows."""
+
+    name: str
+    retrieved: str
+    source: str
+    parameters: tuple[ParameterRow, ...]
+
+    def resolve(self, *, accelerator: str, family: str, precision: str, framework: str) -> Resolved:
+        """The parameters for one accelerator, precision recipe and framework.
+
+        A row for the accelerator beats one for its family beats a general one; then a row for the precision beats one
+        without; then one for the framework.
+        """
+        best: dict[str, tuple[tuple[int, int, int], ParameterRow]] = {}
+        for row in self.parameters:
+            rank = _specificity(row, accelerator, family, precision, framework)
+            if rank is not None and (row.name not in best or rank > best[row.name][0]):
+                best[row.name] = (rank, row)
+        missing = [name for name in PARAMETER_NAMES if name not in best]
+        if missing:
+            raise InvalidInput("calibration", self.name, f"it must give a general row for {', '.join(missing)}")
+        provenance = min((best[name][1].provenance for name in _DECISIVE), key=_CERTAINTY.index)
+        fallbacks = tuple(
+            f"{name}: {best[name][1].family or 'default'}"
+            for name in _DECISIVE
+            if best[name][1].accelerator is None and _varies_by_accelerator(self, name)
+        )
+        values = {name: num(best[name][1].value) for name in PARAMETER_NAMES}
+        return Resolved(parameters=Parameters(**values), provenance=provenance, fallbacks=fallbacks)
+
+
+_DECISIVE = ("gemm_efficiency", "attention_efficiency", "pointwise_efficiency", "compute_multiplier")
+
+
+@lru_cache(maxsize=256)
+def _varies_by_accelerator(calibration: Calibration, name: str) -> bool:
+    return any(row.name == name and row.accelerator is not None for row in calibration.parameters)
+
+
+def _specificity(
+    row: ParameterRow, accelerator: str, family: str, precision: str, framework: str
+) -> tuple[int, int, int] | None:
+    """How much of the case the row names; None when it is about another case."""
+    if row.accelerator not in (None, accelerator) or row.family not in (None, family):
+        return None
+    if row.precision not in (None, precision) or row.framework not in (None, framework):
+        return None
+    hardware = 2 if row.accelerator else 1 if row.family else 0
+    return hardware, int(row.precision is not None), int(row.framework is not None)
+
+
+def stack(parameters: list[Parameters]) -> Parameters:
+    """Columns of parameters, one row per entry."""
+    return Parameters(**{name: num([getattr(p, name) for p in parameters]) for name in PARAMETER_NAMES})
+
+
+def calibration_names() -> tuple[str, ...]:
+    """Names of the calibrations that are shipped."""
+    folder = resources.files("costmodel.catalog") / "calibrations"
+    return tuple(sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")))
+
+
+@lru_cache(maxsize=16)
+def load_calibration(name_or_path: str = DEFAULT_CALIBRATION) -> Calibration:
+    """A shipped calibration by name, or one from a YAML or JSON file.
+
+    Raises:
+        UnknownName: neither a shipped name nor a file.
+        UnreadableFile: the file is not a calibration.
+    """
+    packaged = resources.files("costmodel.catalog") / "calibrations" / f"{name_or_path}.yaml"
+    if packaged.is_file():
+        data = read_mapping(packaged, "calibration")
+    elif Path(name_or_path).suffix in SUFFIXES:
+        data = read_mapping(Path(name_or_path), "calibration")
+    else:
+        raise UnknownName("calibration", name_or_path, calibration_names())
+    calibration = build(Calibration, data, "calibration")
+    unknown = {row.name for row in calibration.parameters} - set(PARAMETER_NAMES)
+    if unknown:
+        raise UnknownName("calibration.parameters.name", min(unknown), PARAMETER_NAMES)
+    return calibration

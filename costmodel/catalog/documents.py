@@ -1,0 +1,99 @@
+"""Reads one YAML or JSON file that has to hold a mapping, and says in one line where it is broken when it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from importlib.resources.abc import Traversable
+from typing import Any
+
+import yaml
+
+from costmodel.errors import UnreadableFile
+
+SUFFIXES = (".yaml", ".yml", ".json")
+
+# The C parser is about ten times faster, but PyYAML can be built without it.
+_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MERGE_TAG = "tag:yaml.org,2002:merge"
+
+
+class _Broken(Exception):
+    """The text isn't in its format; the message says where and why."""
+
+
+class _Loader(_SafeLoader):  # type: ignore[misc]
+    """The safe loader, except that a key written twice is an error: of two values, the last would win silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == _MERGE_TAG or not isinstance(key_node, yaml.ScalarNode):
+                continue
+            key = self.construct_object(key_node)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{key!r} is given twice", key_node.start_mark)
+            seen.add(key)
+        mapping: dict[Hashable, Any] = super().construct_mapping(node, deep)
+        return mapping
+
+
+def read_mapping(file: Traversable, field: str) -> dict[str, Any]:
+    """The mapping that a file holds.
+
+    Args:
+        file: a `pathlib.Path`, or a file of a package.
+        field: what the user calls the file (`cluster`), for the error.
+
+    Raises:
+        UnreadableFile: the file is absent or unreadable, isn't YAML or JSON, or holds something else than a mapping.
+    """
+    try:
+        data = _parse(file.read_bytes().decode("utf-8-sig"), is_json=file.name.lower().endswith(".json"))
+    except FileNotFoundError:
+        raise UnreadableFile(field, str(file), "there is no such file") from None
+    except OSError as error:
+        raise UnreadableFile(field, str(file), f"it can't be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise UnreadableFile(field, str(file), f"UTF-8 text is expected (byte {error.start} isn't)") from None
+    except _Broken as error:
+        raise UnreadableFile(field, str(file), str(error)) from None
+    except RecursionError:
+        raise UnreadableFile(field, str(file), "it is nested too deeply") from None
+    except ValueError as error:  # a date such as 2026-13-01, a number of too many digits, a path with a NUL
+        raise UnreadableFile(field, str(file), f"it holds an unusable value: {_one_line(error)}") from None
+    if not isinstance(data, dict):
+        found = "nothing" if data is None else f"a {type(data).__name__}"
+        raise UnreadableFile(field, str(file), f"a mapping of field to value is expected at the top, not {found}")
+    for key in data:
+        if not isinstance(key, str):
+            raise UnreadableFile(field, str(file), f"field names are text, not {key!r}")
+    return data
+
+
+def _parse(text: str, *, is_json: bool) -> Any:
+    try:
+        if is_json:
+            return json.loads(text, object_pairs_hook=_without_duplicates)
+        return yaml.load(text, Loader=_Loader)
+    except json.JSONDecodeError as error:
+        raise _Broken(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise _Broken(place + _one_line(error.problem or error)) from None
+    except yaml.YAMLError as error:
+        raise _Broken(f"it isn't YAML: {_one_line(error)}") from None
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in mapping:
+            raise _Broken(f"{key!r} is given twice")
+        mapping[key] = value
+    return mapping
+
+
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split())

@@ -1,0 +1,71 @@
+"""Errors of the planner, one hierarchy.
+
+    PlannerError
+    ├── InvalidInput          a user's field holds something unusable (CLI exit 2)
+    │   ├── UnknownName       a name that no catalog or table holds; carries the nearest ones
+    │   └── UnreadableFile    a file that is absent, unreadable or not in its format
+    └── UnsupportedPlan       a plan that can't be expressed for the framework asked for
+
+Every message is one line that names the field, the value found and what would be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+
+class PlannerError(Exception):
+    """Base of every error that this project raises on purpose."""
+
+
+class InvalidInput(PlannerError):
+    """A field of the request is wrong.
+
+    Attributes:
+        field: the name the user knows it by (``global-batch-size``, ``num_hidden_layers``).
+        value: what was found.
+        expected: what would be right, in words.
+    """
+
+    slug = "invalid-input"
+
+    def __init__(self, field: str, value: Any, expected: str) -> None:
+        self.field = field
+        self.value = value
+        self.expected = expected
+        super().__init__(f"{field}: {_shown(value)} is not usable; {expected}")
+
+
+class UnknownName(InvalidInput):
+    """A name that is not known, with the names nearest to it."""
+
+    slug = "unknown-name"
+
+    def __init__(self, field: str, value: str, known: Iterable[str], hint: str = "") -> None:
+        names = sorted(known)
+        lowered = {name.lower(): name for name in names}
+        nearest = get_close_matches(value.lower(), lowered, n=3, cutoff=0.5)
+        self.nearest = tuple(lowered[name] for name in nearest)
+        if self.nearest:
+            expected = f"did you mean {' or '.join(self.nearest)}?"
+        else:
+            expected = f"known: {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
+        super().__init__(field, value, expected + (f" ({hint})" if hint else ""))
+
+
+class UnreadableFile(InvalidInput):
+    """A file that can't be read or isn't in the format it should be in."""
+
+    slug = "unreadable-file"
+
+
+class UnsupportedPlan(PlannerError):
+    """The plan is legal somewhere, but the target framework has no words for it."""
+
+
+def _shown(value: Any) -> str:
+    """The value as it is shown in a message: quoted when text, shortened when long."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,227 @@
+"""The numbers of a scenario in the form that terms read: every field a ``Num``, a scalar for one scenario or a column over runs.
+
+Symbols in formulas: h hidden, a heads, k KV heads, f feed-forward width, V vocabulary, s sequence, b micro-batch, L layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+from costmodel.arrays import Num, num
+from costmodel.calibration.calibration import Parameters, stack
+from costmodel.scenario import Scenario
+from costmodel.spec.model import ModelSpec
+
+MAX_TIERS = 3
+_UNBOUNDED = float(2**62)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """A model as numbers. Widths are in elements; parameter counts are of one layer before any cut.
+
+    Attributes:
+        query_width, key_width, value_width: per-token elements of Q, K and V over all heads; ``output_width`` enters the
+            output projection. ``qk_head_dim`` and ``v_head_dim`` are those of one head.
+        latent_width: elements of the compressed Q and KV of multi-head latent attention, computed on every tp rank; 0 without.
+        q_latent, kv_latent: the inputs of the two up-projections; ``hidden`` or 0 without latent attention.
+        window: sliding window in tokens; ``window_share`` is the share of layers that use it.
+        dense_layers: leading dense layers; ``layers`` when there are no experts.
+        expert_params: of one expert; ``moe_shared_params``: router and shared experts of one layer.
+    """
+
+    layers: Num
+    hidden: Num
+    heads: Num
+    kv_heads: Num
+    qk_head_dim: Num
+    v_head_dim: Num
+    is_mla: Num
+    q_latent: Num
+    kv_latent: Num
+    kv_rope_width: Num
+    window: Num
+    window_share: Num
+    ffn: Num
+    gated: Num
+    vocab: Num
+    dense_layers: Num
+    moe_layers: Num
+    experts: Num
+    top_k: Num
+    expert_ffn: Num
+    shared_ffn: Num
+    group_limit: Num
+    mtp_layers: Num
+    tied: Num
+    norms: Num
+    attention_params: Num
+    dense_mlp_params: Num
+    expert_params: Num
+    moe_shared_params: Num
+    norm_params: Num
+    other_params: Num
+
+    @classmethod
+    def of(cls, model: ModelSpec) -> ModelFacts:
+        """The facts of one model."""
+        mla, moe, params = model.mla, model.moe, model.params
+        dense = model.num_layers if moe is None else moe.num_dense_layers
+        qk_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim if mla else model.head_dim
+        return cls(
+            layers=num(model.num_layers),
+            hidden=num(model.hidden_size),
+            heads=num(model.num_heads),
+            kv_heads=num(model.num_heads if mla else model.num_kv_heads),
+            qk_head_dim=num(qk_dim),
+            v_head_dim=num(mla.v_head_dim if mla else model.head_dim),
+            is_mla=num(mla is not None),
+            q_latent=num((mla.q_lora_rank or 0) if mla else 0),
+            kv_latent=num(mla.kv_lora_rank if mla else 0),
+            kv_rope_width=num(mla.qk_rope_head_dim if mla else 0),
+            window=num(model.sliding_window or _UNBOUNDED),
+            window_share=num(model.num_sliding_layers / model.num_layers),
+            ffn=num(model.ffn_hidden_size),
+            gated=num(model.gated_mlp),
+            vocab=num(model.vocab_size),
+            dense_layers=num(dense),
+            moe_layers=num(model.num_layers - dense),
+            experts=num(moe.num_experts if moe else 1),
+            top_k=num(moe.top_k if moe else 1),
+            expert_ffn=num(moe.expert_ffn_hidden_size if moe else 0),
+            shared_ffn=num(moe.shared_expert_ffn_hidden_size if moe else 0),
+            group_limit=num((moe.max_groups_per_token if moe else None) or _UNBOUNDED),
+            mtp_layers=num(model.num_mtp_layers),
+            tied=num(model.tie_word_embeddings),
+            norms=num(model.norms_per_layer),
+            attention_params=num(params.attention_per_layer),
+            dense_mlp_params=num(params.dense_mlp_per_layer),
+            expert_params=num(params.per_expert),
+            moe_shared_params=num(params.router_per_layer + params.shared_expert_per_layer),
+            norm_params=num(params.norms_per_layer),
+            other_params=num(params.position_embedding + params.final_norm),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardwareFacts:
+    """An accelerator and its network. Tiers are padded to ``MAX_TIERS`` by repeating the outermost.
+
+    Attributes:
+        tier_devices: devices in one unit of each tier, innermost first; the outermost is unbounded.
+        tier_bandwidth: bytes/s per device and direction, after oversubscription.
+        tier_in_network: 1 where the switch reduces.
+    """
+
+    peak_flops: Num
+    attention_peak_flops: Num
+    memory_bytes: Num
+    memory_bandwidth: Num
+    tier_devices: tuple[Num, ...]
+    tier_bandwidth: tuple[Num, ...]
+    tier_in_network: tuple[Num, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkFacts:
+    """The step and the recipe: bytes per parameter and per activation element."""
+
+    devices: Num
+    global_batch_size: Num
+    seq_len: Num
+    param_bytes: Num
+    gradient_bytes: Num
+    optimizer_bytes: Num
+    activation_bytes: Num
+    vocab_multiple: Num
+    recompute_norms: Num
+    recompute_activation: Num
+    recompute_attention: Num
+    recompute_latent: Num
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Everything that terms may read beside the plan."""
+
+    model: ModelFacts
+    hardware: HardwareFacts
+    work: WorkFacts
+    cal: Parameters
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Facts:
+        """The facts of one scenario, as scalars."""
+        return cls(
+            model=ModelFacts.of(scenario.model),
+            hardware=_hardware_facts(scenario),
+            work=_work_facts(scenario),
+            cal=scenario.resolved.parameters,
+        )
+
+    @classmethod
+    def columns(cls, scenarios: Sequence[Scenario]) -> Facts:
+        """The facts of many scenarios, one row each."""
+        rows = [cls.of(scenario) for scenario in scenarios]
+        return cls(
+            model=_stacked([row.model for row in rows]),
+            hardware=_stacked([row.hardware for row in rows]),
+            work=_stacked([row.work for row in rows]),
+            cal=stack([row.cal for row in rows]),
+        )
+
+
+def _hardware_facts(scenario: Scenario) -> HardwareFacts:
+    cluster, precision = scenario.cluster, scenario.workload.precision
+    accelerator = cluster.accelerator
+    sizes = [float(tier.group_devices or _UNBOUNDED) for tier in cluster.tiers] or [_UNBOUNDED]
+    sizes[-1] = _UNBOUNDED
+    rates = [tier.effective_bandwidth_bytes_per_s for tier in cluster.tiers] or [accelerator.memory_bandwidth_bytes_per_s]
+    in_network = [float(tier.in_network_reduction) for tier in cluster.tiers] or [0.0]
+    padding = MAX_TIERS - len(sizes)
+    return HardwareFacts(
+        peak_flops=num(accelerator.peak(precision.compute)),
+        attention_peak_flops=num(accelerator.peak(precision.attention_compute)),
+        memory_bytes=num(accelerator.memory_bytes),
+        memory_bandwidth=num(accelerator.memory_bandwidth_bytes_per_s),
+        tier_devices=tuple(num(size) for size in sizes + [_UNBOUNDED] * padding),
+        tier_bandwidth=tuple(num(rate) for rate in rates + [rates[-1]] * padding),
+        tier_in_network=tuple(num(flag) for flag in in_network + [in_network[-1]] * padding),
+    )
+
+
+def _work_facts(scenario: Scenario) -> WorkFacts:
+    workload, framework = scenario.workload, scenario.framework
+    precision, optimizer = workload.precision, workload.optimizer
+    modules = set(framework.selective_modules)
+    return WorkFacts(
+        devices=num(scenario.devices),
+        global_batch_size=num(workload.global_batch_size),
+        seq_len=num(workload.seq_len),
+        param_bytes=num(precision.param_bytes + precision.weight_copy_bytes),
+        gradient_bytes=num(scenario.gradient_bytes),
+        optimizer_bytes=num((optimizer.master_bytes if precision.keeps_master else 0) + optimizer.moment_bytes),
+        activation_bytes=num(precision.activation_bytes),
+        vocab_multiple=num(framework.vocab_padding_multiple),
+        recompute_norms=num("layernorm" in modules),
+        recompute_activation=num("moe_act" in modules),
+        recompute_attention=num("core_attn" in modules),
+        recompute_latent=num("mla_up_proj" in modules),
+    )
+
+
+_Group = TypeVar("_Group", ModelFacts, HardwareFacts, WorkFacts)
+
+
+def _stacked(rows: list[_Group]) -> _Group:
+    """One object whose every field is the column of that field over ``rows``."""
+    columns: dict[str, object] = {}
+    for field in fields(rows[0]):
+        values = [getattr(row, field.name) for row in rows]
+        if isinstance(values[0], tuple):
+            columns[field.name] = tuple(num([value[i] for value in values]) for i in range(len(values[0])))
+        else:
+            columns[field.name] = num(values)
+    return type(rows[0])(**columns)

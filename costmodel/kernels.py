@@ -1,0 +1,59 @@
+"""Seconds of one kernel on one device: GEMM, attention core, memory-bound pass. Elementwise, so every size may be a column."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.arrays import Num
+from costmodel.facts import Facts
+
+FLASH_BACKWARD_OVER_FORWARD = 2.5
+"""FLOPs of the backward over the forward attention core: five GEMMs against two, since scores are recomputed
+(Dao 2023, arXiv 2307.08691, section 3.1.2)."""
+
+
+def gemm_s(f: Facts, m: Num, n: Num, k: Num) -> Num:
+    """Seconds of ``[m, k] @ [k, n]``; zero when a size is zero.
+
+    ``launch + max(2mnk / (peak * e), bytes / bandwidth)`` with
+    ``e = gemm_efficiency * k / (k + k_half) * min(m, n) / (min(m, n) + mn_half)``: the roofline-plus-launch form fits single
+    GEMMs within 7-8 %, and the two saturation factors carry the loss on thin shards. A dimension off the alignment is slower.
+    """
+    cal = f.cal
+    thin = np.minimum(m, n)
+    efficiency = cal.gemm_efficiency * k / (k + cal.gemm_k_half) * thin / (thin + cal.gemm_mn_half)
+    compute = 2.0 * m * n * k / np.maximum(f.hardware.peak_flops * efficiency, 1.0)
+    # n and k come from the model and the cut; m counts tokens, and kernels mask its ragged edge cheaply.
+    ragged = (np.mod(n, cal.gemm_alignment) > 0) | (np.mod(k, cal.gemm_alignment) > 0)
+    compute = np.where(ragged, compute * cal.misaligned_factor, compute)
+    memory = 2.0 * (m * k + k * n + m * n) / (f.hardware.memory_bandwidth * cal.pointwise_efficiency)
+    exists = (m * n * k) > 0
+    return np.where(exists, cal.gemm_launch_s + np.maximum(compute, memory), 0.0) * cal.compute_multiplier
+
+
+def attended_tokens(f: Facts) -> Num:
+    """Mean number of keys that one query attends to under a causal mask, over full and sliding-window layers.
+
+    A causal layer averages s/2. With a window w < s the first w queries average w/2 and the rest attend to w.
+    """
+    s, w = f.work.seq_len, np.minimum(f.model.window, f.work.seq_len)
+    windowed = (w * w / 2.0 + (s - w) * w) / s
+    return f.model.window_share * windowed + (1.0 - f.model.window_share) * s / 2.0
+
+
+def attention_core_flops(f: Facts, tokens: Num, heads: Num) -> Num:
+    """Forward FLOPs of scores and weighted sum on the causal part: ``2 * tokens * keys * heads * (d_qk + d_v)``."""
+    return 2.0 * tokens * attended_tokens(f) * heads * (f.model.qk_head_dim + f.model.v_head_dim)
+
+
+def attention_core_s(f: Facts, tokens: Num, heads: Num) -> tuple[Num, Num]:
+    """Forward and backward seconds of the attention core, fused (FlashAttention-like)."""
+    forward = attention_core_flops(f, tokens, heads) / (f.hardware.attention_peak_flops * f.cal.attention_efficiency)
+    forward = (f.cal.gemm_launch_s + forward) * f.cal.compute_multiplier
+    return forward, forward * FLASH_BACKWARD_OVER_FORWARD
+
+
+def memory_bound_s(f: Facts, moved_bytes: Num) -> Num:
+    """Seconds of an elementwise or norm pass that moves ``moved_bytes`` through device memory."""
+    seconds = moved_bytes / (f.hardware.memory_bandwidth * f.cal.pointwise_efficiency)
+    return seconds * f.cal.compute_multiplier

@@ -1,0 +1,138 @@
+"""From term outputs to what one layer, and each end of the model, costs in the forward and the backward pass.
+
+Named parts stay apart here: the ranking form adds them up per layer, the breakdown keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.arrays import Num
+from costmodel.facts import Facts
+from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE
+from costmodel.terms.attention import BACKWARD_OVER_FORWARD
+from costmodel.terms.term import Outputs
+
+Parts = dict[str, Num]
+
+POINTWISE_BACKWARD = 2.0
+"""An elementwise pass reads its saved input and the incoming gradient and writes one: about twice the forward's traffic."""
+CP_BACKWARD = 2.0
+"""Keys, values and their gradients travel in the backward pass: twice the forward's bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassCost:
+    """Seconds by part, for one micro-batch: of one dense layer, one MoE layer, and what first and last stage add."""
+
+    dense: Parts
+    moe: Parts
+    embedding: Parts
+    head: Parts
+
+
+def _total(parts: Mapping[str, Num]) -> Num:
+    return sum(parts.values(), start=np.zeros(()))
+
+
+def forward_cost(f: Facts, o: Outputs) -> PassCost:
+    """Forward pass: compute, and the communication that stays exposed."""
+    cal = f.cal
+    tp = o["tp_block_s"] * cal.tp_exposed_share
+    cp = o["cp_exposed_s"] * cal.cp_exposed_share + np.maximum(o["cp_hideable_s"] - o["attention_core_s"], 0.0)
+    attention: Parts = {
+        "attention": o["attention_linear_s"] + o["attention_core_s"],
+        "norms": o["norm_s"] + o["residual_s"],
+        "cp_comm": cp,
+    }
+    return PassCost(
+        dense=attention | {"mlp": o["dense_mlp_s"] + o["dense_activation_s"], "tp_comm": 2.0 * tp},
+        moe=attention
+        | {
+            "experts": o["expert_mlp_s"] + o["expert_activation_s"],
+            "tp_comm": tp + o["tp_expert_s"] * cal.tp_exposed_share,
+            "ep_comm": o["ep_exchange_s"] * cal.ep_exposed_share,
+        },
+        embedding={"embedding": o["embedding_s"]},
+        # Softmax and cross entropy run in the forward pass and leave the gradient of the logits behind.
+        head={"head": o["head_s"] + o["loss_s"]},
+    )
+
+
+def backward_cost(f: Facts, o: Outputs, recompute: Num) -> PassCost:
+    """Backward pass, with what the recompute policy runs again."""
+    cal = f.cal
+    forward = forward_cost(f, o)
+    tp = o["tp_block_s"] * cal.tp_exposed_share
+    cp = CP_BACKWARD * o["cp_exposed_s"] * cal.cp_exposed_share
+    cp = cp + np.maximum(CP_BACKWARD * o["cp_hideable_s"] - o["attention_core_backward_s"], 0.0)
+    attention: Parts = {
+        "attention": o["attention_linear_s"] * BACKWARD_OVER_FORWARD + o["attention_core_backward_s"],
+        "norms": (o["norm_s"] + o["residual_s"]) * POINTWISE_BACKWARD,
+        "cp_comm": cp,
+    }
+    full, selective = recompute == RECOMPUTE_FULL, recompute == RECOMPUTE_SELECTIVE
+    again = f.work.recompute_norms * o["norm_s"] + f.work.recompute_attention * o["attention_core_s"]
+    again = again + f.work.recompute_latent * o["latent_up_s"]
+    again_moe = again + f.work.recompute_activation * o["expert_activation_s"]
+
+    def recomputed(whole: Parts, cheap: Num) -> Num:
+        return np.where(full, _total(whole), np.where(selective, cheap, 0.0))
+
+    mlp = o["dense_mlp_s"] * BACKWARD_OVER_FORWARD + o["dense_activation_s"] * POINTWISE_BACKWARD
+    experts = o["expert_mlp_s"] * BACKWARD_OVER_FORWARD + o["expert_activation_s"] * POINTWISE_BACKWARD
+    return PassCost(
+        dense=attention | {"mlp": mlp, "tp_comm": 2.0 * tp, "recompute": recomputed(forward.dense, again)},
+        moe=attention
+        | {
+            "experts": experts,
+            "tp_comm": tp + o["tp_expert_s"] * cal.tp_exposed_share,
+            "ep_comm": o["ep_exchange_s"] * cal.ep_exposed_share,
+            "recompute": recomputed(forward.moe, again_moe),
+        },
+        embedding={"embedding": o["embedding_s"]},
+        head={"head": o["head_backward_s"]},
+    )
+
+
+def with_sharded_parameters(
+    f: Facts, o: Outputs, forward: PassCost, backward: PassCost, zero_stage: Num
+) -> tuple[PassCost, PassCost]:
+    """Add what ZeRO-2/3 communicate for every micro-batch, less what the layer's own compute hides.
+
+    ZeRO-3 gathers a layer's parameters before its forward and again before its backward pass; both reduce its gradients
+    after the backward pass of every micro-batch (Rajbhandari 2019, section 7; PyTorch FSDP's schedule).
+    """
+    sharded_grads, sharded_params = zero_stage >= 2, zero_stage >= 3
+
+    def exposed(params: Num, expert_params: Num, compute: Num, gather: bool, reduce: bool) -> Num:
+        comm = np.zeros_like(compute)
+        if gather:
+            bytes_, expert_bytes = params * f.cal.parameter_wire_bytes, expert_params * f.cal.parameter_wire_bytes
+            gathered = o["gather_latency_s"] + bytes_ * o["gather_s_per_byte"]
+            gathered = gathered + expert_bytes * o["expert_gather_s_per_byte"]
+            comm = comm + np.where(sharded_params, gathered, 0.0)
+        if reduce:
+            bytes_, expert_bytes = params * f.cal.gradient_wire_bytes, expert_params * f.cal.gradient_wire_bytes
+            reduced = o["reduce_latency_s"] + bytes_ * o["reduce_s_per_byte"]
+            reduced = reduced + expert_bytes * o["expert_reduce_s_per_byte"]
+            comm = comm + np.where(sharded_grads, reduced, 0.0)
+        return np.maximum(comm - f.cal.dp_overlap_share * compute, 0.0)
+
+    none = np.zeros_like(o["dense_layer_params"])
+    kinds = (("dense", o["dense_layer_params"], none), ("moe", o["moe_layer_params"], o["expert_layer_params"]))
+    added: dict[str, tuple[Parts, Parts]] = {}
+    for kind, params, experts in kinds:
+        ahead: Parts = getattr(forward, kind)
+        back: Parts = getattr(backward, kind)
+        added[kind] = (
+            ahead | {"dp_comm": exposed(params, experts, _total(ahead), gather=True, reduce=False)},
+            back | {"dp_comm": exposed(params, experts, _total(back), gather=True, reduce=True)},
+        )
+    return (
+        PassCost(dense=added["dense"][0], moe=added["moe"][0], embedding=forward.embedding, head=forward.head),
+        PassCost(dense=added["dense"][1], moe=added["moe"][1], embedding=backward.embedding, head=backward.head),
+    )

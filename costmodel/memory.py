@@ -1,0 +1,104 @@
+"""Bytes allocated on each stage at the fullest moment of the step, by term."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.arrays import Ints, Num, per_stage
+from costmodel.facts import Facts
+from costmodel.schedules import chunks_alive
+from costmodel.table import StageTable
+from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE
+from costmodel.terms.term import Outputs
+
+MEMORY_TERMS = (
+    "parameters",
+    "gradients",
+    "optimizer",
+    "activations",
+    "recompute_workspace",
+    "logits",
+    "dispatch_buffers",
+    "gathered_parameters",
+    "overhead",
+)
+
+
+def stage_params(f: Facts, o: Outputs, stages: StageTable) -> tuple[Num, Num]:
+    """Parameters on each stage's device: (reduced over the dense mesh, reduced over the expert mesh)."""
+    moe = stages.moe_layers + stages.has_head * f_mtp(f, moe=True)
+    dense_layers = stages.dense_layers + stages.has_head * f_mtp(f, moe=False)
+    dense = dense_layers * per_stage(o["dense_layer_params"]) + moe * per_stage(o["moe_layer_params"])
+    # A tied table is one table on a single stage; over a pipeline the last stage keeps a copy.
+    single = stages.has_embedding * stages.has_head
+    tables = stages.has_embedding + stages.has_head - single * per_stage(f.model.tied)
+    dense = dense + tables * per_stage(o["table_params"])
+    dense = dense + stages.has_head * per_stage(f.model.mtp_layers * o["mtp_projection_params"])
+    dense = dense + stages.has_embedding * per_stage(f.model.other_params)
+    return dense, moe * per_stage(o["expert_layer_params"])
+
+
+def f_mtp(f: Facts, *, moe: bool) -> Num:
+    """Multi-token-prediction layers by kind, beside the last stage's axis: they are of the model's last kind."""
+    has_moe = f.model.moe_layers > 0
+    return per_stage(np.where(has_moe == moe, f.model.mtp_layers, 0.0))
+
+
+def stage_memory(
+    f: Facts,
+    o: Outputs,
+    stages: StageTable,
+    *,
+    zero_stage: Num,
+    recompute: Ints,
+    schedule: Ints,
+    pp: Num,
+    vpp: Num,
+    num_microbatches: Num,
+) -> dict[str, Num]:
+    """Every term of ``MEMORY_TERMS`` as ``(rows, stages)`` bytes."""
+    dense, expert = stage_params(f, o, stages)
+    work = f.work
+
+    def cut(since: int, per_param: Num) -> Num:
+        whole = zero_stage < since
+        dense_share = per_stage(per_param * np.where(whole, 1.0, 1.0 / o["shards"]))
+        expert_share = per_stage(per_param * np.where(whole, 1.0, 1.0 / o["expert_shards"]))
+        return dense * dense_share + expert * expert_share
+
+    full, selective = recompute == RECOMPUTE_FULL, recompute == RECOMPUTE_SELECTIVE
+
+    def kept(kind: str) -> Num:
+        saved = np.where(selective, o[f"{kind}_selective_bytes"], o[f"{kind}_saved_bytes"])
+        return np.where(full, o["boundary_bytes"], saved)
+
+    alive = chunks_alive(schedule[..., np.newaxis], per_stage(pp), per_stage(vpp), per_stage(num_microbatches), stages.index)
+    layers_of_head = stages.has_head * (f_mtp(f, moe=False) + f_mtp(f, moe=True))
+    mtp_kept = np.where(f.model.moe_layers > 0, kept("moe"), kept("dense"))
+    per_micro_batch = stages.dense_layers * per_stage(kept("dense")) + stages.moe_layers * per_stage(kept("moe"))
+    activations = alive * per_micro_batch / per_stage(vpp) + layers_of_head * per_stage(mtp_kept)
+
+    dense_extra = (stages.dense_layers > 0) * per_stage(o["dense_saved_bytes"] - o["boundary_bytes"])
+    moe_extra = (stages.moe_layers > 0) * per_stage(o["moe_saved_bytes"] - o["boundary_bytes"])
+    workspace = per_stage(np.where(full, 1.0, 0.0)) * np.maximum(dense_extra, moe_extra)
+
+    heads = stages.has_head * per_stage(1.0 + f.model.mtp_layers)
+    logits = heads * per_stage(o["logits_bytes"]) + stages.has_head * 2.0 * per_stage(o["boundary_bytes"])
+
+    # ZeRO-3 holds the layer at work and the one being fetched whole.
+    dense_unit = per_stage(o["dense_layer_params"]) * (stages.dense_layers > 0)
+    moe_unit = per_stage(o["moe_layer_params"] + o["expert_layer_params"]) * (stages.moe_layers > 0)
+    gathered = per_stage(np.where(zero_stage >= 3, 2.0 * work.param_bytes, 0.0)) * np.maximum(dense_unit, moe_unit)
+
+    shape = np.zeros_like(activations)
+    return {
+        "parameters": cut(3, work.param_bytes),
+        "gradients": cut(2, work.gradient_bytes),
+        "optimizer": cut(1, work.optimizer_bytes),
+        "activations": activations,
+        "recompute_workspace": workspace + shape,
+        "logits": logits,
+        "dispatch_buffers": per_stage(o["dispatch_bytes"]) * (stages.moe_layers > 0),
+        "gathered_parameters": gathered,
+        "overhead": per_stage(f.cal.overhead_bytes) + shape,
+    }

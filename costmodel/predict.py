@@ -1,0 +1,284 @@
+"""PlanTable -> PredictionTable: one code path in numpy for one plan, a whole space, or thousands of unrelated runs.
+
+Each term is evaluated once per distinct tuple of the axes it declares and gathered to the rows. Step time is a closed form:
+
+    step = max_s (m * W_s + R_s + O_s) + waiting * mean_s W_s + fixed
+
+with W_s the work of device s over all its chunks for one micro-batch, m micro-batches, R_s the exposed part of its gradient
+reduction and parameter gathering, O_s its optimizer step, and ``waiting`` from ``costmodel.schedules``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.arrays import Bools, Ints, Num, num, per_stage
+from costmodel.facts import Facts
+from costmodel.kernels import memory_bound_s
+from costmodel.layers import Parts, PassCost, backward_cost, forward_cost, with_sharded_parameters
+from costmodel.memory import f_mtp, stage_memory, stage_params
+from costmodel.schedules import waiting_chunks
+from costmodel.table import PlanTable, StageTable
+from costmodel.terms.activations import ACTIVATIONS
+from costmodel.terms.attention import ATTENTION
+from costmodel.terms.communication import CONTEXT_PARALLEL, EXPERT_PARALLEL, PIPELINE_PARALLEL, TENSOR_PARALLEL
+from costmodel.terms.data_parallel import DATA_PARALLEL
+from costmodel.terms.ends import ENDS
+from costmodel.terms.mlp import DENSE_MLP, EXPERTS
+from costmodel.terms.state import PARAMETERS
+from costmodel.terms.term import Axes, Term
+
+TERMS: tuple[Term, ...] = (
+    ATTENTION,
+    DENSE_MLP,
+    EXPERTS,
+    ENDS,
+    TENSOR_PARALLEL,
+    CONTEXT_PARALLEL,
+    EXPERT_PARALLEL,
+    PIPELINE_PARALLEL,
+    DATA_PARALLEL,
+    PARAMETERS,
+    ACTIVATIONS,
+)
+
+_ROWS_AT_ONCE = 8192  # keeps the working set of a block in the processor's cache
+_DENSE_KEYS = 1 << 22
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionTable:
+    """What plans take and need, by row.
+
+    Attributes:
+        step_time_s: seconds of one optimizer step.
+        peak_bytes: allocated bytes on the fullest stage.
+    """
+
+    step_time_s: Num
+    peak_bytes: Num
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagePrediction:
+    """The full form of the same: every stage, every part.
+
+    Attributes:
+        time: part -> ``(rows,)`` seconds on the critical device; the parts sum to ``step_time_s``.
+        memory: term -> ``(rows, stages)`` bytes.
+        critical_stage: position in the stage table of the device that ends the step.
+    """
+
+    step_time_s: Num
+    peak_bytes: Num
+    time: Mapping[str, Num]
+    memory: Mapping[str, Num]
+    critical_stage: Ints
+
+
+def evaluate_terms(f: Facts, table: PlanTable) -> dict[str, Num]:
+    """All outputs of all terms as columns of the table."""
+    outputs: dict[str, Num] = {}
+    if f.work.seq_len.ndim > 0:  # facts are columns: every row is a case of its own
+        for term in TERMS:
+            outputs.update(term.evaluate(f, Axes({axis: num(table[axis]) for axis in term.axes})))
+        return outputs
+    codes = {axis: _codes(table[axis]) for axis in {axis for term in TERMS for axis in term.axes}}
+    for term in TERMS:
+        first, inverse = _distinct([codes[axis] for axis in term.axes])
+        sub = Axes({axis: num(table[axis][first]) for axis in term.axes})
+        for name, values in term.evaluate(f, sub).items():
+            outputs[name] = np.broadcast_to(values, first.shape)[inverse]
+    return outputs
+
+
+def predict(f: Facts, table: PlanTable, stages: StageTable) -> PredictionTable:
+    """The ranking form."""
+    step, peak = np.empty(len(table)), np.empty(len(table))
+    for start in range(0, len(table), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        some = table.take(rows)
+        block = stages.take(np.arange(len(table))[rows])
+        part = _predict_block(f, some, block)
+        step[rows], peak[rows] = part.step_time_s, part.peak_bytes
+    return PredictionTable(step_time_s=step, peak_bytes=peak)
+
+
+def _predict_block(f: Facts, table: PlanTable, stages: StageTable) -> PredictionTable:
+    o = evaluate_terms(f, table)
+    forward, backward = _passes(f, o, table)
+    work = _Work(f, o, table, stages, forward, backward)
+    memory = _memory(f, o, table, stages)
+    total: Num = sum(memory.values(), start=np.zeros(()))
+    return PredictionTable(step_time_s=work.step_time_s, peak_bytes=total.max(axis=-1))
+
+
+def predict_stages(f: Facts, table: PlanTable, stages: StageTable) -> StagePrediction:
+    """The full breakdown."""
+    o = evaluate_terms(f, table)
+    forward, backward = _passes(f, o, table)
+    work = _Work(f, o, table, stages, forward, backward)
+    memory = _memory(f, o, table, stages)
+    total: Num = sum(memory.values(), start=np.zeros(()))
+    return StagePrediction(
+        step_time_s=work.step_time_s,
+        peak_bytes=total.max(axis=-1),
+        time=work.breakdown(),
+        memory=memory,
+        critical_stage=work.critical,
+    )
+
+
+def _passes(f: Facts, o: Mapping[str, Num], table: PlanTable) -> tuple[PassCost, PassCost]:
+    forward = forward_cost(f, o)
+    backward = backward_cost(f, o, num(table["recompute"]))
+    if (table["zero_stage"] >= 2).any():
+        return with_sharded_parameters(f, o, forward, backward, num(table["zero_stage"]))
+    return forward, backward
+
+
+def _memory(f: Facts, o: Mapping[str, Num], table: PlanTable, stages: StageTable) -> dict[str, Num]:
+    return stage_memory(
+        f,
+        o,
+        stages,
+        zero_stage=num(table["zero_stage"]),
+        recompute=table["recompute"],
+        schedule=table["schedule"],
+        pp=num(table["pp"]),
+        vpp=num(table["vpp"]),
+        num_microbatches=num(table["num_microbatches"]),
+    )
+
+
+class _Work:
+    """Stage times of a block of rows, from the costs of layers and ends."""
+
+    def __init__(
+        self, f: Facts, o: Mapping[str, Num], table: PlanTable, stages: StageTable, forward: PassCost, backward: PassCost
+    ) -> None:
+        self.f, self.o, self.table, self.stages = f, o, table, stages
+        self.forward, self.backward = forward, backward
+        pp, vpp = num(table["pp"]), num(table["vpp"])
+        self.m = num(table["num_microbatches"])
+        self.mtp_dense, self.mtp_moe = f_mtp(f, moe=False), f_mtp(f, moe=True)
+        interleaved = vpp > 1.0
+        share = np.where(interleaved, f.cal.pp_exposed_share_interleaved, f.cal.pp_exposed_share)
+        # A stage sends one activation forward and one gradient back for every chunk of every micro-batch.
+        self.boundary = 2.0 * vpp * o["pp_boundary_s"] * share
+        self.host = f.cal.fixed_microbatch_s + np.zeros_like(pp)
+        ahead, back = self._stage(forward), self._stage(backward)
+        self.work = ahead + back + per_stage(self.boundary + self.host)
+        self.waiting = waiting_chunks(table["schedule"], pp, vpp) * (
+            (self._model(forward) + self._model(backward)) / pp + self.boundary + self.host
+        )
+        self.reduction, self.optimizer = self._end_of_step(ahead, back)
+        ends = per_stage(self.m) * self.work + self.reduction + self.optimizer
+        self.critical: Ints = ends.argmax(axis=-1)
+        self.step_time_s: Num = ends.max(axis=-1) + self.waiting + f.cal.fixed_step_s
+
+    def _stage(self, cost: PassCost) -> Num:
+        """Seconds of one micro-batch on each stage."""
+        dense, moe, stages = per_stage(_sum(cost.dense)), per_stage(_sum(cost.moe)), self.stages
+        embedding, head = per_stage(_sum(cost.embedding)), per_stage(_sum(cost.head))
+        predictors = self.mtp_dense * dense + self.mtp_moe * moe + (self.mtp_dense + self.mtp_moe) * head
+        return (
+            stages.dense_layers * dense
+            + stages.moe_layers * moe
+            + stages.has_embedding * embedding
+            + stages.has_head * (head + predictors)
+        )
+
+    def _model(self, cost: PassCost) -> Num:
+        """Seconds of one micro-batch over all stages."""
+        f, head = self.f, _sum(cost.head)
+        last = np.where(f.model.moe_layers > 0, _sum(cost.moe), _sum(cost.dense))
+        body = f.model.dense_layers * _sum(cost.dense) + f.model.moe_layers * _sum(cost.moe)
+        return body + _sum(cost.embedding) + head + f.model.mtp_layers * (last + head)
+
+    def _end_of_step(self, ahead: Num, back: Num) -> tuple[Num, Num]:
+        """Exposed gradient reduction and parameter gathering, and the optimizer's own pass, per stage.
+
+        Reduction hides under the backward pass of the last micro-batch on the stage, gathering under the forward pass of the
+        first; one layer's bucket has nothing left to hide under (primer, "Data parallelism (DDP)").
+        """
+        f, o, zero = self.f, self.o, num(self.table["zero_stage"])
+        dense, expert = stage_params(f, o, self.stages)
+        layers = np.maximum(self.stages.dense_layers + self.stages.moe_layers, 1.0)
+
+        def exchange(kind: str, wire_bytes: Num) -> Num:
+            latency = per_stage(o[f"{kind}_latency_s"]) + per_stage(o[f"expert_{kind}_latency_s"]) * (expert > 0)
+            per_byte, expert_per_byte = per_stage(o[f"{kind}_s_per_byte"]), per_stage(o[f"expert_{kind}_s_per_byte"])
+            return layers * latency + (dense * per_byte + expert * expert_per_byte) * per_stage(wire_bytes)
+
+        def exposed(comm: Num, window: Num, when: Bools) -> Num:
+            left = np.maximum(comm - per_stage(f.cal.dp_overlap_share) * window, comm / layers)
+            return np.where(per_stage(when) > 0, left, 0.0)
+
+        reduction = exposed(exchange("reduce", f.cal.gradient_wire_bytes), back, zero <= 1)
+        gathering = exposed(exchange("gather", f.cal.parameter_wire_bytes), ahead, (zero == 1) | (zero == 2))
+        owned = dense * per_stage(np.where(zero >= 1, 1.0 / o["shards"], 1.0))
+        owned = owned + expert * per_stage(np.where(zero >= 1, 1.0 / o["expert_shards"], 1.0))
+        optimizer = owned * per_stage(memory_bound_s(f, f.cal.optimizer_traffic_bytes))
+        return reduction + gathering, optimizer
+
+    def breakdown(self) -> dict[str, Num]:
+        """Seconds by part on the critical device; what it waits is the bubble and the remainder by definition."""
+        row = np.arange(len(self.table))
+
+        def at_critical(values: Num) -> Num:
+            return np.broadcast_to(values, self.work.shape)[row, self.critical]
+
+        parts: dict[str, Num] = {}
+        one = PassCost
+        for cost in (self.forward, self.backward):
+            names = dict.fromkeys([*cost.dense, *cost.moe, *cost.embedding, *cost.head])
+            for name in names:
+                only = one(
+                    dense=_only(cost.dense, name),
+                    moe=_only(cost.moe, name),
+                    embedding=_only(cost.embedding, name),
+                    head=_only(cost.head, name),
+                )
+                seconds = self.m * at_critical(self._stage(only))
+                parts[name] = parts.get(name, np.zeros(())) + seconds
+        parts["pp_comm"] = self.m * self.boundary
+        parts["dp_comm"] = parts.get("dp_comm", np.zeros(())) + at_critical(self.reduction)
+        parts["optimizer"] = at_critical(self.optimizer)
+        parts["host"] = self.m * self.host + self.f.cal.fixed_step_s
+        parts["bubble"] = self.step_time_s - _sum(parts)
+        return parts
+
+
+def _only(parts: Parts, name: str) -> Parts:
+    return {name: parts[name]} if name in parts else {}
+
+
+def _sum(parts: Mapping[str, Num]) -> Num:
+    return sum(parts.values(), start=np.zeros(()))
+
+
+def _codes(column: Ints) -> tuple[Ints, int]:
+    """Position of each value among the distinct ones, and how many there are; values are small non-negative integers."""
+    present = np.zeros(int(column.max(initial=0)) + 1, dtype=np.int64)
+    present[column] = 1
+    rank = np.cumsum(present) - 1
+    return rank[column], int(rank[-1]) + 1
+
+
+def _distinct(codes: list[tuple[Ints, int]]) -> tuple[Ints, Ints]:
+    """Rows of first occurrence of each distinct tuple, and for every row which of them it equals."""
+    key, size = codes[0]
+    for code, count in codes[1:]:
+        key, size = key * count + code, size * count
+    if size > _DENSE_KEYS:
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        return first, inverse
+    first_of = np.full(size, -1, dtype=np.int64)
+    first_of[key[::-1]] = np.arange(len(key))[::-1]
+    used = first_of >= 0
+    rank = np.cumsum(used) - 1
+    return first_of[used], rank[key]

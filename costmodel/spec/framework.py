@@ -1,0 +1,61 @@
+"""What one version of a training framework can express; its rules live in ``costmodel.rules``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from costmodel.errors import UnknownName
+from costmodel.spec.base import Frozen, PositiveInt
+from costmodel.spec.plan import CpCommType, Schedule
+
+
+class FrameworkSpec(Frozen):
+    """A framework at one version.
+
+    Attributes:
+        version: the version in use, one of ``versions``.
+        versions: the versions that rules tell apart, oldest first.
+        features: feature name -> the first version that has it.
+        schedules: pipeline schedules on offer.
+        zero_stages: what data parallelism may shard: 0 nothing, 1 optimizer, 2 and gradients, 3 and parameters.
+        cp_comm_types: how context parallelism may exchange keys and values.
+        gradient_bytes: precision recipe -> bytes of one accumulated gradient.
+        selective_modules: what ``recompute: selective`` recomputes.
+        vocab_padding_multiple: the vocabulary is padded to this times tp.
+        rank_order: mesh axes, innermost first.
+    """
+
+    name: str
+    title: str
+    version: str
+    versions: tuple[str, ...]
+    features: Mapping[str, str]
+    schedules: tuple[Schedule, ...]
+    zero_stages: tuple[int, ...]
+    cp_comm_types: tuple[CpCommType, ...]
+    gradient_bytes: Mapping[str, PositiveInt]
+    selective_modules: tuple[str, ...]
+    vocab_padding_multiple: PositiveInt
+    rank_order: tuple[str, ...]
+    source: str
+    retrieved: str
+
+    def at(self, version: str) -> FrameworkSpec:
+        """The same framework at another version.
+
+        Raises:
+            UnknownName: when no rule set knows ``version``.
+        """
+        if version not in self.versions:
+            raise UnknownName("framework-version", version, self.versions)
+        return self.model_copy(update={"version": version})
+
+    @cached_property
+    def _order(self) -> Mapping[str, int]:
+        return {version: index for index, version in enumerate(self.versions)}
+
+    def has(self, feature: str) -> bool:
+        """Whether this version has ``feature``; a feature that no version has is simply absent."""
+        since = self.features.get(feature)
+        return since is not None and self._order[self.version] >= self._order[since]

@@ -1,0 +1,84 @@
+"""A plan: how one training step is cut over the devices. Flat, as ``suggest --json`` prints it and ``plan.json`` holds it."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from costmodel.spec.base import Frozen, NonNegativeInt, PositiveInt
+
+Recompute = Literal["none", "selective", "full"]
+Schedule = Literal["gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v", "dualpipe"]
+CpCommType = Literal["p2p", "all_gather", "a2a"]
+Offload = Literal["none", "optimizer", "activations", "parameters"]
+
+RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
+SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v", "dualpipe")
+CP_COMM_TYPES: tuple[CpCommType, ...] = ("p2p", "all_gather", "a2a")
+
+
+class Plan(Frozen):
+    """One complete way to run the step.
+
+    ``tp``, ``cp``, ``dp`` and ``pp`` span the dense mesh; ``etp`` and ``ep`` fold over the same devices for the experts,
+    so ``devices_used = tp * cp * dp * pp`` and ``expert_dp = tp * cp * dp / (ep * etp)``.
+
+    Attributes:
+        vpp: chunks of layers per device (virtual pipeline stages).
+        dp_replicate, dp_shard: their product is ``dp``; what is sharded over ``dp_shard`` says ``zero_stage``.
+        layers_per_stage: decoder layers of each pipeline device; multi-token-prediction layers are counted apart.
+        layers_per_chunk: for each device the layers of its chunks, in the order in which they are visited.
+        recomputed_layers_per_stage: how many of a stage's layers run their forward pass again in the backward pass.
+        recompute_modules: what ``selective`` recomputes.
+    """
+
+    tp: PositiveInt
+    pp: PositiveInt
+    vpp: PositiveInt = 1
+    cp: PositiveInt = 1
+    cp_comm_type: CpCommType = "p2p"
+    ep: PositiveInt = 1
+    etp: PositiveInt = 1
+    dp: PositiveInt
+    dp_replicate: PositiveInt
+    dp_shard: PositiveInt
+    zero_stage: Literal[0, 1, 2, 3]
+    sequence_parallel: bool
+    micro_batch_size: PositiveInt
+    num_microbatches: PositiveInt
+    global_batch_size: PositiveInt
+    seq_len: PositiveInt
+    devices_used: PositiveInt
+    schedule: Schedule
+    layers_per_stage: tuple[NonNegativeInt, ...]
+    layers_per_chunk: tuple[tuple[NonNegativeInt, ...], ...] | None = None
+    recompute: Recompute
+    recompute_modules: tuple[str, ...] = ()
+    recomputed_layers_per_stage: tuple[NonNegativeInt, ...]
+    offload: Offload = "none"
+    precision: str
+    optimizer: str
+    framework: str
+    framework_version: str
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if len(self.layers_per_stage) != self.pp:
+            raise ValueError(f"layers_per_stage has {len(self.layers_per_stage)} entries, pp is {self.pp}")
+        if self.dp_replicate * self.dp_shard != self.dp:
+            raise ValueError(f"dp_replicate {self.dp_replicate} * dp_shard {self.dp_shard} is not dp {self.dp}")
+        used = self.tp * self.cp * self.dp * self.pp
+        if used != self.devices_used:
+            raise ValueError(f"tp * cp * dp * pp = {used}, devices_used says {self.devices_used}")
+        if self.micro_batch_size * self.num_microbatches * self.dp != self.global_batch_size:
+            raise ValueError(
+                f"micro_batch_size {self.micro_batch_size} * num_microbatches {self.num_microbatches} * dp {self.dp} "
+                f"is not global_batch_size {self.global_batch_size}"
+            )
+        return self
+
+    @property
+    def expert_dp(self) -> int:
+        """Data-parallel degree of the expert parameters."""
+        return self.tp * self.cp * self.dp // (self.ep * self.etp)

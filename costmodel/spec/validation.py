@@ -1,0 +1,106 @@
+"""From untyped data (JSON, YAML, a request's body) to a noun, with one-line errors a user can act on.
+
+Pydantic's own ValidationError spans several lines and names the class rather than the user's field, so every
+importer builds its nouns through `build`. Validators of several fields raise `Unusable` to say which one is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from costmodel.errors import InvalidInput
+
+T = TypeVar("T", bound=BaseModel)
+
+# Pydantic's words, replaced where a user of a config file would say it otherwise; the rest keep pydantic's message.
+_EXPECTED = {
+    "missing": "it is required",
+    "int_type": "a whole number is expected",
+    "int_from_float": "a whole number is expected",
+    "int_parsing": "a whole number is expected",
+    "float_type": "a number is expected",
+    "float_parsing": "a number is expected",
+    "finite_number": "a finite number is expected",
+    "bool_type": "true or false is expected",
+    "bool_parsing": "true or false is expected",
+    "string_type": "text is expected",
+    "greater_than_equal": "it has to be at least {ge}",
+    "greater_than": "it has to be more than {gt}",
+    "less_than_equal": "it has to be at most {le}",
+    "less_than": "it has to be less than {lt}",
+    "model_type": "a mapping of field to value is expected",
+}
+
+
+class Unusable(ValueError):
+    """Raised inside a model's validator when one field contradicts another.
+
+    Attributes:
+        field: the field to change.
+        value: what it holds.
+        expected: what would be right, in words.
+    """
+
+    def __init__(self, field: str, value: Any, expected: str) -> None:
+        self.field = field
+        self.value = value
+        self.expected = expected
+        super().__init__(f"{field}: {value!r} is not usable; {expected}")
+
+
+def build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
+    """An instance of `cls` from `data`; every problem is an InvalidInput whose field is `where.field`."""
+    if not isinstance(data, Mapping):
+        raise InvalidInput(where, data, "a mapping of field to value is expected")
+    try:
+        return cls.model_validate(dict(data))
+    except ValidationError as error:
+        _raise_first(error.errors(include_url=False), cls, where)
+
+
+def _raise_first(problems: list[ErrorDetails], cls: type[BaseModel], where: str) -> NoReturn:
+    problem = problems[0]
+    others = len(problems) - 1
+    more = f" ({others} more {'problem' if others == 1 else 'problems'} after it)" if others else ""
+    cause = problem.get("ctx", {}).get("error")
+    if isinstance(cause, Unusable):
+        field = _path(where, (*problem["loc"], cause.field))
+        raise InvalidInput(field, cause.value, cause.expected + more) from None
+    # For a missing field pydantic reports its parent as the input; the field itself holds nothing.
+    value = None if problem["type"] == "missing" else problem["input"]
+    raise InvalidInput(_path(where, problem["loc"]), value, _expected(problem, cls) + more) from None
+
+
+def _expected(problem: ErrorDetails, cls: type[BaseModel]) -> str:
+    kind = problem["type"]
+    if kind == "extra_forbidden":
+        # Names are known for the outermost model only; a nested one gets no suggestion rather than a wrong one.
+        known = cls.model_fields if len(problem["loc"]) == 1 else ()
+        return "no such field" + _nearest(str(problem["loc"][-1]), known)
+    if kind == "value_error":
+        return problem["msg"].removeprefix("Value error, ")
+    words = _EXPECTED.get(kind)
+    if words is None:
+        return " ".join(problem["msg"].split())
+    return words.format(**problem.get("ctx", {}))
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, known, n=2, cutoff=0.6)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def _path(where: str, loc: tuple[int | str, ...]) -> str:
+    """`tiers[1].bandwidth` under `cluster` reads `cluster.tiers[1].bandwidth`."""
+    path = where
+    for part in loc:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        else:
+            path += f".{part}" if path else part
+    return path

@@ -1,0 +1,121 @@
+"""How decoder layers are laid over pipeline devices and their chunks, and what each device then holds.
+
+Layouts here follow one recipe: layers as even as possible, the lighter chunks at the two ends, where embedding and head sit.
+``Layout`` says whether the embedding and the loss count as a layer of their own when the evenness is judged, as
+Megatron's ``account_for_embedding_in_pipeline_split`` / ``account_for_loss_in_pipeline_split`` do.
+For 126 layers on 16 devices the plain recipe gives Llama 3's published 7, 8, ..., 8, 7 (arXiv 2407.21783, section 3.3.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+
+
+class Layout(IntEnum):
+    """What counts as a layer when chunks are made even."""
+
+    EVEN = 0
+    LOSS_COUNTS = 1
+    EMBEDDING_AND_LOSS_COUNT = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageKind:
+    """What one pipeline device holds.
+
+    Attributes:
+        index: its position, 0 is first.
+        dense_layers, moe_layers: decoder layers by kind.
+        has_embedding, has_head: whether the ends of the model live here.
+    """
+
+    index: int
+    dense_layers: int
+    moe_layers: int
+    has_embedding: bool
+    has_head: bool
+
+
+@lru_cache(maxsize=65536)
+def layers_per_chunk(num_layers: int, pp: int, vpp: int, layout: Layout) -> tuple[tuple[int, ...], ...] | None:
+    """Layers of every chunk, ``result[device][chunk]``; None when the layout asks for a negative count.
+
+    Chunk ``c`` of device ``d`` is virtual stage ``c * pp + d``.
+    """
+    chunks = pp * vpp
+    embedding_slot = int(layout is Layout.EMBEDDING_AND_LOSS_COUNT)
+    loss_slot = int(layout is not Layout.EVEN)
+    base, extra = divmod(num_layers + embedding_slot + loss_slot, chunks)
+    counts = [[base + 1] * vpp for _ in range(pp)]
+    for device, chunk in _lighter_first(pp, vpp)[: chunks - extra]:
+        counts[device][chunk] -= 1
+    counts[0][0] -= embedding_slot
+    counts[pp - 1][vpp - 1] -= loss_slot
+    if min(min(row) for row in counts) < 0:
+        return None
+    return tuple(tuple(row) for row in counts)
+
+
+@lru_cache(maxsize=1024)
+def _lighter_first(pp: int, vpp: int) -> tuple[tuple[int, int], ...]:
+    """(device, chunk) in the order in which chunks give up a layer: last device, first device, then the devices between.
+
+    Going round device by device keeps device totals within one layer of each other.
+    """
+    devices = [pp - 1] + ([0] if pp > 1 else []) + list(range(pp - 2, 0, -1))
+    order: list[tuple[int, int]] = []
+    for turn in range(vpp):
+        for device in devices:
+            order.append((device, turn if device == 0 and pp > 1 else vpp - 1 - turn))
+    return tuple(order)
+
+
+@lru_cache(maxsize=65536)
+def stage_kinds(
+    num_layers: int, leading_dense: int, pp: int, vpp: int, layout: Layout
+) -> tuple[StageKind, ...] | None:
+    """Every pipeline device in order; ``leading_dense`` layers at the front of the model are dense, the rest are MoE.
+
+    A model without experts passes ``leading_dense = num_layers``.
+    """
+    chunks = layers_per_chunk(num_layers, pp, vpp, layout)
+    if chunks is None:
+        return None
+    dense = [0] * pp
+    total = [0] * pp
+    start = 0
+    for virtual in range(pp * vpp):
+        device, chunk = virtual % pp, virtual // pp
+        count = chunks[device][chunk]
+        dense[device] += min(max(leading_dense - start, 0), count)
+        total[device] += count
+        start += count
+    return tuple(
+        StageKind(
+            index=device,
+            dense_layers=dense[device],
+            moe_layers=total[device] - dense[device],
+            has_embedding=device == 0,
+            has_head=device == pp - 1,
+        )
+        for device in range(pp)
+    )
+
+
+@lru_cache(maxsize=65536)
+def representative_stages(
+    num_layers: int, leading_dense: int, pp: int, vpp: int, layout: Layout
+) -> tuple[StageKind, ...] | None:
+    """The devices that can be the slowest or the fullest: of those that hold the same, the first.
+
+    It keeps the most micro-batches in flight, so the maxima over these are the maxima over all devices.
+    """
+    stages = stage_kinds(num_layers, leading_dense, pp, vpp, layout)
+    if stages is None:
+        return None
+    first: dict[tuple[int, int, bool, bool], StageKind] = {}
+    for stage in stages:
+        first.setdefault((stage.dense_layers, stage.moe_layers, stage.has_embedding, stage.has_head), stage)
+    return tuple(first.values())

@@ -1,0 +1,159 @@
+"""Plans as columns. One plan is a table of one row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from costmodel.arrays import Bools, Ints, Num, num
+from costmodel.scenario import Scenario
+from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
+from costmodel.stages import Layout, StageKind, representative_stages, stage_kinds
+
+AXES: tuple[str, ...] = (
+    "tp",
+    "cp",
+    "cp_comm_type",
+    "ep",
+    "etp",
+    "dp",
+    "dp_replicate",
+    "dp_shard",
+    "pp",
+    "vpp",
+    "layout",
+    "zero_stage",
+    "micro_batch_size",
+    "num_microbatches",
+    "recompute",
+    "schedule",
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlanTable:
+    """Rows of plans over the axes of ``AXES``; categorical axes hold codes (positions in the tuples of ``costmodel.spec.plan``).
+
+    ``dp`` is ``dp_replicate * dp_shard``; all columns have the same length.
+    """
+
+    columns: Mapping[str, Ints]
+
+    def __len__(self) -> int:
+        return len(self.columns["tp"])
+
+    def __getitem__(self, axis: str) -> Ints:
+        return self.columns[axis]
+
+    @cached_property
+    def devices_used(self) -> Ints:
+        """Devices of the dense mesh, which the expert mesh folds over."""
+        c = self.columns
+        return c["tp"] * c["cp"] * c["dp"] * c["pp"]
+
+    def take(self, rows: Ints | Bools | slice) -> PlanTable:
+        """The chosen rows, in the order given."""
+        return PlanTable(columns={axis: column[rows] for axis, column in self.columns.items()})
+
+    def row(self, index: int) -> dict[str, int]:
+        """One row as plain numbers."""
+        return {axis: int(column[index]) for axis, column in self.columns.items()}
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Mapping[str, int]]) -> PlanTable:
+        """A table from rows that name every axis."""
+        return cls(columns={axis: np.array([row[axis] for row in rows], dtype=np.int64) for axis in AXES})
+
+    @classmethod
+    def concatenate(cls, tables: Sequence[PlanTable]) -> PlanTable:
+        """All rows of several tables."""
+        return cls(columns={axis: np.concatenate([table[axis] for table in tables]) for axis in AXES})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StageTable:
+    """What the stages of each plan hold: arrays of shape ``(rows, stages)``; padding repeats a row's first stage."""
+
+    index: Num
+    dense_layers: Num
+    moe_layers: Num
+    has_embedding: Num
+    has_head: Num
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[StageKind]]) -> StageTable:
+        """Pad to the longest row."""
+        width = max(len(row) for row in rows)
+        padded = [list(row) + [row[0]] * (width - len(row)) for row in rows]
+
+        def column(name: str) -> Num:
+            return num([[getattr(stage, name) for stage in row] for row in padded])
+
+        return cls(
+            index=column("index"),
+            dense_layers=column("dense_layers"),
+            moe_layers=column("moe_layers"),
+            has_embedding=column("has_embedding"),
+            has_head=column("has_head"),
+        )
+
+    def take(self, rows: Ints) -> StageTable:
+        """The chosen rows."""
+        return StageTable(
+            index=self.index[rows],
+            dense_layers=self.dense_layers[rows],
+            moe_layers=self.moe_layers[rows],
+            has_embedding=self.has_embedding[rows],
+            has_head=self.has_head[rows],
+        )
+
+
+def layer_counts(scenario: Scenario) -> tuple[int, int]:
+    """(decoder layers, leading dense layers) of the scenario's model."""
+    model = scenario.model
+    return model.num_layers, model.num_layers if model.moe is None else model.moe.num_dense_layers
+
+
+def stage_table(scenario: Scenario, table: PlanTable, *, every_stage: bool = False) -> StageTable:
+    """The stages of each plan: those that can be the worst, or all of them.
+
+    Raises:
+        ValueError: when a row's layout needs a negative number of layers (such rows never leave the search space).
+    """
+    layers, leading_dense = layer_counts(scenario)
+    describe = stage_kinds if every_stage else representative_stages
+    pp, vpp, layout = table["pp"], table["vpp"], table["layout"]
+    key = (pp * (int(vpp.max(initial=1)) + 1) + vpp) * len(Layout) + layout
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    kinds: list[Sequence[StageKind]] = []
+    for row in first:
+        stages = describe(layers, leading_dense, int(pp[row]), int(vpp[row]), Layout(int(layout[row])))
+        if stages is None:
+            raise ValueError(f"{layers} layers have no {Layout(int(layout[row])).name} layout on pp {pp[row]}, vpp {vpp[row]}")
+        kinds.append(stages)
+    return StageTable.of(kinds).take(inverse)
+
+
+def encode(plan: Plan, layout: Layout) -> dict[str, int]:
+    """A plan as one row; its layers must be those of ``layout``."""
+    return {
+        "tp": plan.tp,
+        "cp": plan.cp,
+        "cp_comm_type": CP_COMM_TYPES.index(plan.cp_comm_type),
+        "ep": plan.ep,
+        "etp": plan.etp,
+        "dp": plan.dp,
+        "dp_replicate": plan.dp_replicate,
+        "dp_shard": plan.dp_shard,
+        "pp": plan.pp,
+        "vpp": plan.vpp,
+        "layout": int(layout),
+        "zero_stage": plan.zero_stage,
+        "micro_batch_size": plan.micro_batch_size,
+        "num_microbatches": plan.num_microbatches,
+        "recompute": RECOMPUTES.index(plan.recompute),
+        "schedule": SCHEDULES.index(plan.schedule),
+    }

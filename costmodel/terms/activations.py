@@ -1,0 +1,86 @@
+"""Saved activations of one layer for one micro-batch, by what is recomputed.
+
+Counted tensor by tensor, so that a GPT block without gating, with dropout and 16-bit activations gives the published
+``34 s b h`` (+ ``5 a s^2 b`` without a fused attention core), its tensor-parallel form ``s b h (10 + 24/t + 5 a s / (h t))`` and
+with sequence parallelism everything over ``t`` (Korthikanti 2022, arXiv 2205.05198, equations 1-4).
+"""
+
+from __future__ import annotations
+
+from costmodel.arrays import Num
+from costmodel.facts import Facts
+from costmodel.terms import shapes
+from costmodel.terms.term import Axes, Outputs, Term
+
+RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL = 0, 1, 2
+
+
+def block_bytes_per_token(
+    *,
+    hidden: Num,
+    qkv_width: Num,
+    output_width: Num,
+    ffn_input_width: Num,
+    ffn_width: Num,
+    sequence_shards: Num,
+    element_bytes: Num,
+    dropout: float = 0.0,
+    norms_saved: Num | float = 1.0,
+) -> Num:
+    """Bytes per token that one attention block and one MLP save on one rank, with a fused attention core.
+
+    Widths are per rank. ``dropout`` counts two one-byte masks. ``norms_saved`` 0 drops the outputs of both norms, which are the
+    inputs of the QKV and the up-projection: they are recomputed from the norms' inputs.
+    """
+    residual = (2.0 + 2.0 * norms_saved) * hidden * element_bytes + 2.0 * dropout * hidden
+    cut = (qkv_width + output_width + ffn_input_width + ffn_width) * element_bytes
+    return residual / sequence_shards + cut
+
+
+def score_matrix_bytes_per_token(*, heads: Num, seq_len: Num, dropout: float = 1.0) -> Num:
+    """Bytes per token that an unfused core saves: softmax output and dropout output (2 each) and the mask: ``5 a s`` in all."""
+    return heads * seq_len * (2.0 + 3.0 * dropout)
+
+
+def _layer(f: Facts, x: Axes) -> Outputs:
+    t, element, shards = shapes.tokens(f, x), f.work.activation_bytes, shapes.sequence_shards(x)
+    model = f.model
+    output = shapes.heads(f, x) * model.v_head_dim
+    qkv = shapes.qkv_width(f, x)
+    latent = model.is_mla * (model.q_latent + model.kv_latent + model.kv_rope_width)
+    routed = shapes.routed_tokens(f, x) / t * f.cal.expert_imbalance
+    up = shapes.up_projections(f)
+    dense_in, dense_out = up * model.ffn / x.tp, model.ffn / x.tp
+    # An expert saves its permuted input, the up-projections' outputs and the activation's output, per routed copy.
+    shared = (up + 1.0) * model.shared_ffn / x.tp
+    expert_in = routed * (model.hidden + up * model.expert_ffn / x.etp) + shared
+    expert_out = routed * model.expert_ffn / x.etp
+
+    def saved(kind_in: Num, kind_out: Num, selective: bool) -> Num:
+        keep_norms = 1.0 - f.work.recompute_norms if selective else 1.0
+        keep_latent = 1.0 - f.work.recompute_latent * model.is_mla if selective else 1.0
+        per_token = block_bytes_per_token(
+            hidden=model.hidden,
+            qkv_width=qkv * keep_latent + latent,
+            output_width=output,
+            ffn_input_width=kind_in,
+            ffn_width=kind_out,
+            sequence_shards=shards,
+            element_bytes=element,
+            norms_saved=keep_norms,
+        )
+        return t * per_token * f.cal.activation_coefficient
+
+    boundary = t * model.hidden * element / shards
+    return {
+        "dense_saved_bytes": saved(dense_in, dense_out, selective=False),
+        "dense_selective_bytes": saved(dense_in, dense_out, selective=True),
+        "moe_saved_bytes": saved(expert_in, expert_out, selective=False),
+        "moe_selective_bytes": saved(expert_in, expert_out * (1.0 - f.work.recompute_activation), selective=True),
+        "boundary_bytes": boundary,
+        # Dispatch and combine each hold a send and a receive buffer of the routed copies.
+        "dispatch_bytes": (model.moe_layers > 0) * 4.0 * t * routed * model.hidden * element / x.etp,
+    }
+
+
+ACTIVATIONS = Term(name="activations", axes=("tp", "cp", "ep", "etp", "micro_batch_size"), evaluate=_layer)

@@ -1,0 +1,81 @@
+"""Communication inside and between layers: tensor, context, expert and pipeline parallelism.
+
+Each output is the seconds of one forward pass of one layer (or of one boundary); the backward pass moves as much unless a
+docstring says otherwise. What of it is exposed is decided where compute is known, in ``costmodel.predict``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.collectives import all_to_all, point_to_point, ring_pass
+from costmodel.facts import Facts
+from costmodel.spec.plan import CP_COMM_TYPES
+from costmodel.terms import shapes
+from costmodel.terms.term import Axes, Outputs, Term
+
+P2P, ALL_GATHER, A2A = (CP_COMM_TYPES.index(kind) for kind in ("p2p", "all_gather", "a2a"))
+
+
+def _tensor_parallel(f: Facts, x: Axes) -> Outputs:
+    """One all-gather and one reduce-scatter of ``b s h`` around each sub-block, forward and again backward
+    (Korthikanti 2022, arXiv 2205.05198, section 4.2.2). Shared experts are cut like an MLP; routed ones by ``etp``."""
+    size = shapes.tokens(f, x) * f.model.hidden * f.work.activation_bytes
+    block = np.where(x.tp > 1.0, 2.0 * ring_pass(f, x.tp, np.ones_like(x.tp)).seconds(size), 0.0)
+    routed = shapes.routed_tokens(f, x) * f.model.hidden * f.work.activation_bytes
+    expert = np.where(x.etp > 1.0, 2.0 * ring_pass(f, x.etp, np.ones_like(x.etp)).seconds(routed), 0.0)
+    return {
+        "tp_block_s": block,
+        "tp_expert_s": expert + np.where(f.model.shared_ffn > 0, block, 0.0),
+    }
+
+
+def _context_parallel(f: Facts, x: Axes) -> Outputs:
+    """Exchange of keys and values (primer, "Context parallelism and ring attention").
+
+    ``cp_hideable_s`` overlaps with attention, ``cp_exposed_s`` cannot. Ring: c - 1 hops of one K/V chunk. All-gather: the whole
+    K/V before attention starts (Llama 3). Ulysses: all-to-all of Q, K, V before and of the output after attention.
+    """
+    t, element = shapes.tokens(f, x), f.work.activation_bytes
+    kv = shapes.kv_heads(f, x) * (f.model.qk_head_dim + f.model.v_head_dim)
+    chunk = t * kv * element
+    ring = (x.cp - 1.0) * point_to_point(f, x.tp).seconds(chunk)
+    # A ring that leaves the scale-up domain goes at the pace of its slowest hop.
+    leaves = x.tp * x.cp > f.hardware.tier_devices[0]
+    hop = point_to_point(f, np.where(leaves, np.maximum(x.tp, f.hardware.tier_devices[0]), x.tp)).seconds(chunk)
+    ring = np.where(leaves, (x.cp - 1.0) * hop, ring)
+    gather = ring_pass(f, x.cp, x.tp).seconds(chunk * x.cp)
+    everything = t * (shapes.qkv_width(f, x) + shapes.heads(f, x) * f.model.v_head_dim) * element
+    exchange = all_to_all(f, x.cp, x.tp, np.ones_like(x.cp), x.cp).seconds(everything)
+    active = x.cp > 1.0
+    return {
+        "cp_hideable_s": np.where(active & (x.cp_comm_type == P2P), ring, 0.0),
+        "cp_exposed_s": np.where(
+            active & (x.cp_comm_type == ALL_GATHER), gather, np.where(active & (x.cp_comm_type == A2A), exchange, 0.0)
+        ),
+    }
+
+
+def _expert_parallel(f: Facts, x: Axes) -> Outputs:
+    """Dispatch and combine of one MoE layer: two all-to-alls of the device's tokens (primer, "Expert parallelism")."""
+    size = shapes.tokens(f, x) / x.tp * f.model.hidden * f.work.activation_bytes
+    cost = all_to_all(f, x.ep, x.etp, f.model.top_k, f.model.group_limit)
+    return {"ep_exchange_s": np.where(x.ep > 1.0, 2.0 * cost.seconds(size * f.cal.expert_imbalance), 0.0)}
+
+
+def _pipeline_parallel(f: Facts, x: Axes) -> Outputs:
+    """One activation of ``b s h / (c t)`` to the next stage (each tp rank sends its shard)."""
+    size = shapes.tokens(f, x) / shapes.sequence_shards(x) * f.model.hidden * f.work.activation_bytes
+    return {"pp_boundary_s": np.where(x.pp > 1.0, point_to_point(f, x.tp * x.cp * x.dp).seconds(size), 0.0)}
+
+
+TENSOR_PARALLEL = Term(name="tensor_parallel", axes=("tp", "cp", "etp", "micro_batch_size"), evaluate=_tensor_parallel)
+CONTEXT_PARALLEL = Term(
+    name="context_parallel", axes=("tp", "cp", "cp_comm_type", "micro_batch_size"), evaluate=_context_parallel
+)
+EXPERT_PARALLEL = Term(
+    name="expert_parallel", axes=("tp", "cp", "ep", "etp", "micro_batch_size"), evaluate=_expert_parallel
+)
+PIPELINE_PARALLEL = Term(
+    name="pipeline_parallel", axes=("tp", "cp", "dp", "pp", "micro_batch_size"), evaluate=_pipeline_parallel
+)

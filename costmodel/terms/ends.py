@@ -1,0 +1,28 @@
+"""The two ends of the model: embedding at the front, head and loss at the back."""
+
+from __future__ import annotations
+
+from costmodel.facts import Facts
+from costmodel.kernels import gemm_s, memory_bound_s
+from costmodel.terms import shapes
+from costmodel.terms.attention import BACKWARD_OVER_FORWARD
+from costmodel.terms.term import Axes, Outputs, Term
+
+
+def _ends(f: Facts, x: Axes) -> Outputs:
+    t, vocab = shapes.tokens(f, x), shapes.padded_vocab(f, x)
+    h, element = f.model.hidden, f.work.activation_bytes
+    head = gemm_s(f, t, vocab, h)
+    loss = memory_bound_s(f, t * vocab * f.cal.loss_traffic_bytes)
+    # Gather of rows and scatter-add of their gradient in fp32.
+    embedding = memory_bound_s(f, t * h * (2.0 * element + 3.0 * 4.0) / shapes.sequence_shards(x))
+    return {
+        "head_s": head,
+        "head_backward_s": head * BACKWARD_OVER_FORWARD,
+        "loss_s": loss,
+        "embedding_s": embedding,
+        "logits_bytes": t * vocab * f.cal.logits_bytes,
+    }
+
+
+ENDS = Term(name="ends", axes=("tp", "cp", "micro_batch_size"), evaluate=_ends)

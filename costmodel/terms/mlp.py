@@ -1,0 +1,48 @@
+"""Compute of the feed-forward block: the dense MLP, and the experts with their router and shared experts."""
+
+from __future__ import annotations
+
+from costmodel.arrays import Num
+from costmodel.facts import Facts
+from costmodel.kernels import gemm_s, memory_bound_s
+from costmodel.terms import shapes
+from costmodel.terms.term import Axes, Outputs, Term
+
+
+def _activation_s(f: Facts, rows: Num, width: Num) -> Num:
+    """The elementwise function between the projections: reads its one or two inputs, writes one output."""
+    return memory_bound_s(f, rows * width * (shapes.up_projections(f) + 1.0) * f.work.activation_bytes)
+
+
+def _mlp_s(f: Facts, rows: Num, width: Num) -> Num:
+    """Forward seconds of one MLP of ``width`` features on this rank."""
+    up = gemm_s(f, rows, shapes.up_projections(f) * width, f.model.hidden)
+    return up + gemm_s(f, rows, f.model.hidden, width)
+
+
+def _dense(f: Facts, x: Axes) -> Outputs:
+    t, width = shapes.tokens(f, x), f.model.ffn / x.tp
+    return {"dense_mlp_s": _mlp_s(f, t, width), "dense_activation_s": _activation_s(f, t, width)}
+
+
+def _experts(f: Facts, x: Axes) -> Outputs:
+    t = shapes.tokens(f, x)
+    routed = shapes.routed_tokens(f, x)
+    width = f.model.expert_ffn / x.etp
+    local = f.model.experts / x.ep
+    # One grouped GEMM per projection over the local experts: as fast as the mean expert's rows allow, at the grouped factor.
+    # The fullest device sets the pace of its expert-parallel group.
+    per_expert = routed / local * f.cal.expert_imbalance
+    grouped = local * _mlp_s(f, per_expert, width) - (local - 1.0) * 2.0 * f.cal.gemm_launch_s * f.cal.compute_multiplier
+    shared = _mlp_s(f, t, f.model.shared_ffn / x.tp) + _activation_s(f, t, f.model.shared_ffn / x.tp)
+    router = gemm_s(f, t / x.tp, f.model.experts, f.model.hidden)
+    # Permutation to expert order and back: each copy is read and written once on either side of the experts.
+    permute = memory_bound_s(f, 4.0 * routed * f.model.hidden * f.work.activation_bytes)
+    return {
+        "expert_mlp_s": grouped * f.cal.grouped_gemm_factor + shared + router,
+        "expert_activation_s": _activation_s(f, routed * f.cal.expert_imbalance, width) + permute,
+    }
+
+
+DENSE_MLP = Term(name="dense_mlp", axes=("tp", "cp", "micro_batch_size"), evaluate=_dense)
+EXPERTS = Term(name="experts", axes=("tp", "cp", "ep", "etp", "micro_batch_size"), evaluate=_experts)

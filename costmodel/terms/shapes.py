@@ -1,0 +1,55 @@
+"""Per-device widths and token counts that several terms share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.arrays import Num
+from costmodel.facts import Facts
+from costmodel.terms.term import Axes
+
+
+def tokens(f: Facts, x: Axes) -> Num:
+    """Tokens of one micro-batch on one context-parallel rank: ``b * s / c``."""
+    return x.micro_batch_size * f.work.seq_len / x.cp
+
+
+def sequence_shards(x: Axes) -> Num:
+    """Over how many ranks the norm and residual regions are cut: tp, since sequence parallelism always goes with it."""
+    return x.tp
+
+
+def kv_heads(f: Facts, x: Axes) -> Num:
+    """KV heads on one rank: replicated when there are fewer of them than ranks."""
+    return np.maximum(f.model.kv_heads / x.tp, 1.0)
+
+
+def heads(f: Facts, x: Axes) -> Num:
+    """Query heads on one rank."""
+    return f.model.heads / x.tp
+
+
+def qkv_width(f: Facts, x: Axes) -> Num:
+    """Per-token elements of Q, K and V on one rank."""
+    q = heads(f, x) * f.model.qk_head_dim
+    return q + kv_heads(f, x) * (f.model.qk_head_dim + f.model.v_head_dim)
+
+
+def padded_vocab(f: Facts, x: Axes) -> Num:
+    """Vocabulary padded to a multiple of ``vocab_multiple * tp``, as Megatron pads it, per rank."""
+    unit = f.work.vocab_multiple * x.tp
+    return np.ceil(f.model.vocab / unit) * unit / x.tp
+
+
+def up_projections(f: Facts) -> Num:
+    """GEMMs that read the MLP's input: two when gated (gate and up), one otherwise."""
+    return 1.0 + f.model.gated
+
+
+def routed_tokens(f: Facts, x: Axes) -> Num:
+    """Token copies that one device's experts work on when routing is balanced.
+
+    Every device of the expert mesh starts from ``tokens / tp`` tokens (sequence parallel), sends ``top_k`` copies of each and
+    receives as many; expert tensor parallelism gathers the copies of its ``etp`` ranks.
+    """
+    return tokens(f, x) / x.tp * f.model.top_k * x.etp
