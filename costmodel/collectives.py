@@ -41,7 +41,12 @@ def _efficiency(f: Facts, tier: int) -> Num:
 
 def ring_pass(f: Facts, group: Num, stride: Num) -> TierCost:
     """All-gather or reduce-scatter: ``S`` is the full, gathered size."""
-    inner, per_byte, hops, latency = np.ones_like(group), np.zeros_like(group), np.zeros_like(group), np.zeros_like(group)
+    inner, per_byte, hops, latency = (
+        np.ones_like(group),
+        np.zeros_like(group),
+        np.zeros_like(group),
+        np.zeros_like(group),
+    )
     for tier, members in enumerate(_members(f, group, stride)):
         units = members / inner
         rate = f.hardware.tier_bandwidth[tier] * _efficiency(f, tier)

@@ -178,7 +178,9 @@ def _hardware_facts(scenario: Scenario) -> HardwareFacts:
     accelerator = cluster.accelerator
     sizes = [float(tier.group_devices or _UNBOUNDED) for tier in cluster.tiers] or [_UNBOUNDED]
     sizes[-1] = _UNBOUNDED
-    rates = [tier.effective_bandwidth_bytes_per_s for tier in cluster.tiers] or [accelerator.memory_bandwidth_bytes_per_s]
+    rates = [tier.effective_bandwidth_bytes_per_s for tier in cluster.tiers] or [
+        accelerator.memory_bandwidth_bytes_per_s
+    ]
     in_network = [float(tier.in_network_reduction) for tier in cluster.tiers] or [0.0]
     padding = MAX_TIERS - len(sizes)
     return HardwareFacts(

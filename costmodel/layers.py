@@ -34,8 +34,20 @@ class PassCost:
     head: Parts
 
 
-def _total(parts: Mapping[str, Num]) -> Num:
+def total(parts: Mapping[str, Num]) -> Num:
+    """The sum of all parts."""
     return sum(parts.values(), start=np.zeros(()))
+
+
+def model_body_s(f: Facts, cost: PassCost) -> Num:
+    """Seconds of one micro-batch in all decoder layers, whatever stage they lie on."""
+    return f.model.dense_layers * total(cost.dense) + f.model.moe_layers * total(cost.moe)
+
+
+def model_ends_s(f: Facts, cost: PassCost) -> Num:
+    """Seconds of one micro-batch in embedding, head, and multi-token prediction, which lives with the head."""
+    head, last = total(cost.head), np.where(f.model.moe_layers > 0, total(cost.moe), total(cost.dense))
+    return total(cost.embedding) + head + f.model.mtp_layers * (last + head)
 
 
 def forward_cost(f: Facts, o: Outputs) -> PassCost:
@@ -43,6 +55,7 @@ def forward_cost(f: Facts, o: Outputs) -> PassCost:
     cal = f.cal
     tp = o["tp_block_s"] * cal.tp_exposed_share
     cp = o["cp_exposed_s"] * cal.cp_exposed_share + np.maximum(o["cp_hideable_s"] - o["attention_core_s"], 0.0)
+    cp = cp + o["cp_merge_s"]
     attention: Parts = {
         "attention": o["attention_linear_s"] + o["attention_core_s"],
         "norms": o["norm_s"] + o["residual_s"],
@@ -68,7 +81,7 @@ def backward_cost(f: Facts, o: Outputs, recompute: Num) -> PassCost:
     forward = forward_cost(f, o)
     tp = o["tp_block_s"] * cal.tp_exposed_share
     cp = CP_BACKWARD * o["cp_exposed_s"] * cal.cp_exposed_share
-    cp = cp + np.maximum(CP_BACKWARD * o["cp_hideable_s"] - o["attention_core_backward_s"], 0.0)
+    cp = cp + np.maximum(CP_BACKWARD * o["cp_hideable_s"] - o["attention_core_backward_s"], 0.0) + o["cp_merge_s"]
     attention: Parts = {
         "attention": o["attention_linear_s"] * BACKWARD_OVER_FORWARD + o["attention_core_backward_s"],
         "norms": (o["norm_s"] + o["residual_s"]) * POINTWISE_BACKWARD,
@@ -80,7 +93,7 @@ def backward_cost(f: Facts, o: Outputs, recompute: Num) -> PassCost:
     again_moe = again + f.work.recompute_activation * o["expert_activation_s"]
 
     def recomputed(whole: Parts, cheap: Num) -> Num:
-        return np.where(full, _total(whole), np.where(selective, cheap, 0.0))
+        return np.where(full, total(whole), np.where(selective, cheap, 0.0))
 
     mlp = o["dense_mlp_s"] * BACKWARD_OVER_FORWARD + o["dense_activation_s"] * POINTWISE_BACKWARD
     experts = o["expert_mlp_s"] * BACKWARD_OVER_FORWARD + o["expert_activation_s"] * POINTWISE_BACKWARD
@@ -120,7 +133,7 @@ def with_sharded_parameters(
             reduced = o["reduce_latency_s"] + bytes_ * o["reduce_s_per_byte"]
             reduced = reduced + expert_bytes * o["expert_reduce_s_per_byte"]
             comm = comm + np.where(sharded_grads, reduced, 0.0)
-        return np.maximum(comm - f.cal.dp_overlap_share * compute, 0.0)
+        return np.maximum(comm - f.cal.fsdp_overlap_share * compute, 0.0)
 
     none = np.zeros_like(o["dense_layer_params"])
     kinds = (("dense", o["dense_layer_params"], none), ("moe", o["moe_layer_params"], o["expert_layer_params"]))
@@ -129,8 +142,8 @@ def with_sharded_parameters(
         ahead: Parts = getattr(forward, kind)
         back: Parts = getattr(backward, kind)
         added[kind] = (
-            ahead | {"dp_comm": exposed(params, experts, _total(ahead), gather=True, reduce=False)},
-            back | {"dp_comm": exposed(params, experts, _total(back), gather=True, reduce=True)},
+            ahead | {"dp_comm": exposed(params, experts, total(ahead), gather=True, reduce=False)},
+            back | {"dp_comm": exposed(params, experts, total(back), gather=True, reduce=True)},
         )
     return (
         PassCost(dense=added["dense"][0], moe=added["moe"][0], embedding=forward.embedding, head=forward.head),

@@ -72,7 +72,9 @@ def stage_memory(
         saved = np.where(selective, o[f"{kind}_selective_bytes"], o[f"{kind}_saved_bytes"])
         return np.where(full, o["boundary_bytes"], saved)
 
-    alive = chunks_alive(schedule[..., np.newaxis], per_stage(pp), per_stage(vpp), per_stage(num_microbatches), stages.index)
+    alive = chunks_alive(
+        schedule[..., np.newaxis], per_stage(pp), per_stage(vpp), per_stage(num_microbatches), stages.index
+    )
     layers_of_head = stages.has_head * (f_mtp(f, moe=False) + f_mtp(f, moe=True))
     mtp_kept = np.where(f.model.moe_layers > 0, kept("moe"), kept("dense"))
     per_micro_batch = stages.dense_layers * per_stage(kept("dense")) + stages.moe_layers * per_stage(kept("moe"))

@@ -18,7 +18,16 @@ import numpy as np
 from costmodel.arrays import Bools, Ints, Num, num, per_stage
 from costmodel.facts import Facts
 from costmodel.kernels import memory_bound_s
-from costmodel.layers import Parts, PassCost, backward_cost, forward_cost, with_sharded_parameters
+from costmodel.layers import (
+    Parts,
+    PassCost,
+    backward_cost,
+    forward_cost,
+    model_body_s,
+    model_ends_s,
+    total,
+    with_sharded_parameters,
+)
 from costmodel.memory import f_mtp, stage_memory, stage_params
 from costmodel.schedules import waiting_chunks
 from costmodel.table import PlanTable, StageTable
@@ -112,8 +121,7 @@ def _predict_block(f: Facts, table: PlanTable, stages: StageTable) -> Prediction
     forward, backward = _passes(f, o, table)
     work = _Work(f, o, table, stages, forward, backward)
     memory = _memory(f, o, table, stages)
-    total: Num = sum(memory.values(), start=np.zeros(()))
-    return PredictionTable(step_time_s=work.step_time_s, peak_bytes=total.max(axis=-1))
+    return PredictionTable(step_time_s=work.step_time_s, peak_bytes=total(memory).max(axis=-1))
 
 
 def predict_stages(f: Facts, table: PlanTable, stages: StageTable) -> StagePrediction:
@@ -122,10 +130,9 @@ def predict_stages(f: Facts, table: PlanTable, stages: StageTable) -> StagePredi
     forward, backward = _passes(f, o, table)
     work = _Work(f, o, table, stages, forward, backward)
     memory = _memory(f, o, table, stages)
-    total: Num = sum(memory.values(), start=np.zeros(()))
     return StagePrediction(
         step_time_s=work.step_time_s,
-        peak_bytes=total.max(axis=-1),
+        peak_bytes=total(memory).max(axis=-1),
         time=work.breakdown(),
         memory=memory,
         critical_stage=work.critical,
@@ -158,7 +165,13 @@ class _Work:
     """Stage times of a block of rows, from the costs of layers and ends."""
 
     def __init__(
-        self, f: Facts, o: Mapping[str, Num], table: PlanTable, stages: StageTable, forward: PassCost, backward: PassCost
+        self,
+        f: Facts,
+        o: Mapping[str, Num],
+        table: PlanTable,
+        stages: StageTable,
+        forward: PassCost,
+        backward: PassCost,
     ) -> None:
         self.f, self.o, self.table, self.stages = f, o, table, stages
         self.forward, self.backward = forward, backward
@@ -173,7 +186,9 @@ class _Work:
         ahead, back = self._stage(forward), self._stage(backward)
         self.work = ahead + back + per_stage(self.boundary + self.host)
         self.waiting = waiting_chunks(table["schedule"], pp, vpp) * (
-            (self._model(forward) + self._model(backward)) / pp + self.boundary + self.host
+            sum(model_body_s(f, cost) + model_ends_s(f, cost) for cost in (forward, backward)) / pp
+            + self.boundary
+            + self.host
         )
         self.reduction, self.optimizer = self._end_of_step(ahead, back)
         ends = per_stage(self.m) * self.work + self.reduction + self.optimizer
@@ -182,8 +197,8 @@ class _Work:
 
     def _stage(self, cost: PassCost) -> Num:
         """Seconds of one micro-batch on each stage."""
-        dense, moe, stages = per_stage(_sum(cost.dense)), per_stage(_sum(cost.moe)), self.stages
-        embedding, head = per_stage(_sum(cost.embedding)), per_stage(_sum(cost.head))
+        dense, moe, stages = per_stage(total(cost.dense)), per_stage(total(cost.moe)), self.stages
+        embedding, head = per_stage(total(cost.embedding)), per_stage(total(cost.head))
         predictors = self.mtp_dense * dense + self.mtp_moe * moe + (self.mtp_dense + self.mtp_moe) * head
         return (
             stages.dense_layers * dense
@@ -191,13 +206,6 @@ class _Work:
             + stages.has_embedding * embedding
             + stages.has_head * (head + predictors)
         )
-
-    def _model(self, cost: PassCost) -> Num:
-        """Seconds of one micro-batch over all stages."""
-        f, head = self.f, _sum(cost.head)
-        last = np.where(f.model.moe_layers > 0, _sum(cost.moe), _sum(cost.dense))
-        body = f.model.dense_layers * _sum(cost.dense) + f.model.moe_layers * _sum(cost.moe)
-        return body + _sum(cost.embedding) + head + f.model.mtp_layers * (last + head)
 
     def _end_of_step(self, ahead: Num, back: Num) -> tuple[Num, Num]:
         """Exposed gradient reduction and parameter gathering, and the optimizer's own pass, per stage.
@@ -233,11 +241,10 @@ class _Work:
             return np.broadcast_to(values, self.work.shape)[row, self.critical]
 
         parts: dict[str, Num] = {}
-        one = PassCost
         for cost in (self.forward, self.backward):
             names = dict.fromkeys([*cost.dense, *cost.moe, *cost.embedding, *cost.head])
             for name in names:
-                only = one(
+                only = PassCost(
                     dense=_only(cost.dense, name),
                     moe=_only(cost.moe, name),
                     embedding=_only(cost.embedding, name),
@@ -249,16 +256,12 @@ class _Work:
         parts["dp_comm"] = parts.get("dp_comm", np.zeros(())) + at_critical(self.reduction)
         parts["optimizer"] = at_critical(self.optimizer)
         parts["host"] = self.m * self.host + self.f.cal.fixed_step_s
-        parts["bubble"] = self.step_time_s - _sum(parts)
+        parts["bubble"] = self.step_time_s - total(parts)
         return parts
 
 
 def _only(parts: Parts, name: str) -> Parts:
     return {name: parts[name]} if name in parts else {}
-
-
-def _sum(parts: Mapping[str, Num]) -> Num:
-    return sum(parts.values(), start=np.zeros(()))
 
 
 def _codes(column: Ints) -> tuple[Ints, int]:

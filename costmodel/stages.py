@@ -45,8 +45,8 @@ def layers_per_chunk(num_layers: int, pp: int, vpp: int, layout: Layout) -> tupl
     Chunk ``c`` of device ``d`` is virtual stage ``c * pp + d``.
     """
     chunks = pp * vpp
-    embedding_slot = int(layout is Layout.EMBEDDING_AND_LOSS_COUNT)
-    loss_slot = int(layout is not Layout.EVEN)
+    embedding_slot = int(layout == Layout.EMBEDDING_AND_LOSS_COUNT)
+    loss_slot = int(layout != Layout.EVEN)
     base, extra = divmod(num_layers + embedding_slot + loss_slot, chunks)
     counts = [[base + 1] * vpp for _ in range(pp)]
     for device, chunk in _lighter_first(pp, vpp)[: chunks - extra]:
@@ -73,9 +73,7 @@ def _lighter_first(pp: int, vpp: int) -> tuple[tuple[int, int], ...]:
 
 
 @lru_cache(maxsize=65536)
-def stage_kinds(
-    num_layers: int, leading_dense: int, pp: int, vpp: int, layout: Layout
-) -> tuple[StageKind, ...] | None:
+def stage_kinds(num_layers: int, leading_dense: int, pp: int, vpp: int, layout: Layout) -> tuple[StageKind, ...] | None:
     """Every pipeline device in order; ``leading_dense`` layers at the front of the model are dense, the rest are MoE.
 
     A model without experts passes ``leading_dense = num_layers``.

@@ -132,7 +132,9 @@ def stage_table(scenario: Scenario, table: PlanTable, *, every_stage: bool = Fal
     for row in first:
         stages = describe(layers, leading_dense, int(pp[row]), int(vpp[row]), Layout(int(layout[row])))
         if stages is None:
-            raise ValueError(f"{layers} layers have no {Layout(int(layout[row])).name} layout on pp {pp[row]}, vpp {vpp[row]}")
+            raise ValueError(
+                f"{layers} layers have no {Layout(int(layout[row])).name} layout on pp {pp[row]}, vpp {vpp[row]}"
+            )
         kinds.append(stages)
     return StageTable.of(kinds).take(inverse)
 

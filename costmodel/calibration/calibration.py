@@ -43,6 +43,7 @@ class Parameters:
         tp_exposed_share, ep_exposed_share, cp_exposed_share: share of the communication that no overlap hides.
         pp_exposed_share, pp_exposed_share_interleaved: share of a stage boundary's transfer that delays the stage.
         dp_overlap_share: share of the backward (forward) pass of the last (first) micro-batch that hides reductions (gathers).
+        fsdp_overlap_share: share of a layer's own compute that hides its gathers and reductions under ZeRO-2/3.
         gradient_wire_bytes, parameter_wire_bytes: bytes per parameter on the wire in reduction and gather.
         fixed_step_s, fixed_microbatch_s: host work per step, and per micro-batch and chunk of layers.
         optimizer_traffic_bytes: bytes that the optimizer step moves per parameter it owns.
@@ -78,6 +79,7 @@ class Parameters:
     pp_exposed_share: Num
     pp_exposed_share_interleaved: Num
     dp_overlap_share: Num
+    fsdp_overlap_share: Num
     gradient_wire_bytes: Num
     parameter_wire_bytes: Num
     fixed_step_s: Num

@@ -19,7 +19,9 @@ def _folder() -> Traversable:
 
 def framework_names() -> tuple[str, ...]:
     """Names of the frameworks whose rules are known."""
-    return tuple(sorted(entry.name.removesuffix(".yaml") for entry in _folder().iterdir() if entry.name.endswith(".yaml")))
+    return tuple(
+        sorted(entry.name.removesuffix(".yaml") for entry in _folder().iterdir() if entry.name.endswith(".yaml"))
+    )
 
 
 @lru_cache(maxsize=32)

@@ -10,6 +10,7 @@ import numpy as np
 
 from costmodel.collectives import all_to_all, point_to_point, ring_pass
 from costmodel.facts import Facts
+from costmodel.kernels import memory_bound_s
 from costmodel.spec.plan import CP_COMM_TYPES
 from costmodel.terms import shapes
 from costmodel.terms.term import Axes, Outputs, Term
@@ -48,7 +49,12 @@ def _context_parallel(f: Facts, x: Axes) -> Outputs:
     everything = t * (shapes.qkv_width(f, x) + shapes.heads(f, x) * f.model.v_head_dim) * element
     exchange = all_to_all(f, x.cp, x.tp, np.ones_like(x.cp), x.cp).seconds(everything)
     active = x.cp > 1.0
+    # After every hop but the first the running output is rescaled by the softmax statistics: read, read, write in fp32
+    # (Liu 2023, arXiv 2310.01889, section 3).
+    merged = (x.cp - 1.0) * t * shapes.heads(f, x) * f.model.v_head_dim * 3.0 * 4.0
+    merge = memory_bound_s(f, merged) + (x.cp - 1.0) * f.cal.gemm_launch_s
     return {
+        "cp_merge_s": np.where(active & (x.cp_comm_type == P2P), merge, 0.0),
         "cp_hideable_s": np.where(active & (x.cp_comm_type == P2P), ring, 0.0),
         "cp_exposed_s": np.where(
             active & (x.cp_comm_type == ALL_GATHER), gather, np.where(active & (x.cp_comm_type == A2A), exchange, 0.0)

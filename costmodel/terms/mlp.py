@@ -33,7 +33,9 @@ def _experts(f: Facts, x: Axes) -> Outputs:
     # One grouped GEMM per projection over the local experts: as fast as the mean expert's rows allow, at the grouped factor.
     # The fullest device sets the pace of its expert-parallel group.
     per_expert = routed / local * f.cal.expert_imbalance
-    grouped = local * _mlp_s(f, per_expert, width) - (local - 1.0) * 2.0 * f.cal.gemm_launch_s * f.cal.compute_multiplier
+    grouped = (
+        local * _mlp_s(f, per_expert, width) - (local - 1.0) * 2.0 * f.cal.gemm_launch_s * f.cal.compute_multiplier
+    )
     shared = _mlp_s(f, t, f.model.shared_ffn / x.tp) + _activation_s(f, t, f.model.shared_ffn / x.tp)
     router = gemm_s(f, t / x.tp, f.model.experts, f.model.hidden)
     # Permutation to expert order and back: each copy is read and written once on either side of the experts.

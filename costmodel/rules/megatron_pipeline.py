@@ -1,0 +1,68 @@
+"""Megatron's rules on the pipeline: which layer counts its flags can say, and how micro-batches fill the schedule."""
+
+from __future__ import annotations
+
+from costmodel.arrays import Bools
+from costmodel.rules.layouts import LAYOUT_AXES, Chunks, chunks_of, per_layout, shown, visited
+from costmodel.rules.rule import PlanColumns, Row, Rule, divisible_rule
+from costmodel.scenario import Scenario
+from costmodel.spec.plan import SCHEDULES
+
+_REPOSITORY = "NVIDIA/Megatron-LM d98e8a64ddf3 (2026-08-22) "
+
+_INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
+
+
+def _layers_expressible(scenario: Scenario, columns: PlanColumns) -> Bools:
+    account, uneven = scenario.framework.has("account_for_ends"), scenario.framework.has("uneven_ends")
+    return per_layout(
+        scenario, columns, lambda chunks: chunks is None or _expressible(chunks, account=account, uneven=uneven)
+    )
+
+
+def _expressible(chunks: Chunks, *, account: bool, uneven: bool) -> bool:
+    """Whether Megatron without a layout string has flags for this split: equal chunks, or one of two kinds of ends."""
+    counts = visited(chunks)
+    for embedding, loss in ((0, 0), (1, 0), (0, 1), (1, 1)) if account else ((0, 0),):
+        slots = [*counts]
+        slots[0] += embedding
+        slots[-1] += loss
+        if len(set(slots)) == 1:
+            return True
+    middle = set(chunks[1:-1])
+    stages_are_equal_inside = all(len(set(device)) == 1 and device[0] > 0 for device in chunks)
+    return uneven and stages_are_equal_inside and len(middle) <= 1
+
+
+def _layers_expressible_reason(scenario: Scenario, row: Row) -> str:
+    framework, chunks = scenario.framework, chunks_of(scenario, row)
+    split = shown(visited(chunks)) if chunks else "nothing"
+    means = ["equal chunks"]
+    means += ["embedding and loss counted as layers"] * framework.has("account_for_ends")
+    means += ["a first and last stage of their own size"] * framework.has("uneven_ends")
+    return (
+        f"num_layers {scenario.model.num_layers} on pp {row['pp']} * vpp {row['vpp']} as {split}: "
+        f"{framework.title} {framework.version} only has {', '.join(means)}"
+    )
+
+
+MEGATRON_PIPELINE_RULES: tuple[Rule, ...] = (
+    Rule(
+        name="layers_expressible",
+        axes=LAYOUT_AXES,
+        holds=_layers_expressible,
+        reason=_layers_expressible_reason,
+        without_feature="pipeline_layout",
+        source=_REPOSITORY
+        + "megatron/training/arguments.py:955-998, megatron/core/transformer/transformer_config.py:2295-2400",
+    ),
+    divisible_rule(
+        name="microbatches_divisible_by_pp",
+        axes=("pp", "schedule", "num_microbatches"),
+        # pp <= N <= M, and M % N == 0 or M % N >= pp: with the default group N = pp the second can't be.
+        dividend=("num_microbatches", lambda _, columns: columns["num_microbatches"]),
+        divisor=("pp", lambda _, columns: columns["pp"]),
+        when=lambda _, columns: columns["schedule"] == _INTERLEAVED,
+        source=_REPOSITORY + "megatron/core/pipeline_parallel/schedules.py:1160,1172",
+    ),
+)

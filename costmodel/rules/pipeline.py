@@ -1,0 +1,115 @@
+"""Rules on the pipeline that hold under every framework: layers of each device, and which schedule goes with them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.arrays import Bools
+from costmodel.rules.layouts import LAYOUT_AXES, chunks_of, per_layout, shown
+from costmodel.rules.rule import CATALOG, OWN, PlanColumns, Row, Rule
+from costmodel.scenario import Scenario
+from costmodel.spec.plan import SCHEDULES
+from costmodel.stages import Layout
+
+_1F1B = SCHEDULES.index("1f1b")
+_INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
+_ZB_V = SCHEDULES.index("zb_v")
+_DUALPIPE = SCHEDULES.index("dualpipe")
+
+
+def _within_layers(scenario: Scenario, columns: PlanColumns) -> Bools:
+    return np.asarray(columns["pp"] <= scenario.model.num_layers)
+
+
+def _layout_feasible(scenario: Scenario, columns: PlanColumns) -> Bools:
+    return per_layout(scenario, columns, lambda chunks: chunks is not None)
+
+
+def _layout_reason(scenario: Scenario, row: Row) -> str:
+    layers, pp, vpp, layout = scenario.model.num_layers, row["pp"], row["vpp"], row["layout"]
+    name = Layout(layout).name
+    return f"num_layers {layers} on pp {pp} * vpp {vpp} = {pp * vpp} chunks: layout {name} leaves an end below 0 layers"
+
+
+def _every_stage(scenario: Scenario, columns: PlanColumns) -> Bools:
+    stages_hold = per_layout(
+        scenario, columns, lambda chunks: chunks is None or min(sum(device) for device in chunks) >= 1
+    )
+    return np.asarray(stages_hold & _within_layers(scenario, columns))
+
+
+def _every_stage_reason(scenario: Scenario, row: Row) -> str:
+    layers, pp = scenario.model.num_layers, row["pp"]
+    chunks = chunks_of(scenario, row)
+    split = f" split as {shown(tuple(sum(device) for device in chunks))}" if chunks else ""
+    return f"num_layers {layers} on pp {pp}{split} leaves a device with 0 decoder layers, must be at least 1"
+
+
+def _schedule_known(scenario: Scenario, columns: PlanColumns) -> Bools:
+    offered = [SCHEDULES.index(schedule) for schedule in scenario.framework.schedules]
+    # Without a pipeline there is nothing to schedule, so a framework that has no pipelines offers pp 1 all the same.
+    return np.asarray((columns["pp"] == 1) | np.isin(columns["schedule"], offered))
+
+
+def _schedule_known_reason(scenario: Scenario, row: Row) -> str:
+    framework = scenario.framework
+    offered = ", ".join(framework.schedules) or "no pipeline schedule"
+    schedule = SCHEDULES[row["schedule"]]
+    return f"schedule {schedule} with pp {row['pp']}: {framework.title} {framework.version} has {offered}"
+
+
+def _schedule_fits(_: Scenario, columns: PlanColumns) -> Bools:
+    schedule, vpp = columns["schedule"], columns["vpp"]
+    pipelined = np.where(
+        schedule == _INTERLEAVED,
+        vpp > 1,
+        np.where(schedule == _ZB_V, vpp == 2, np.where(schedule == _DUALPIPE, vpp >= 1, vpp == 1)),
+    )
+    return np.asarray(np.where(columns["pp"] == 1, (schedule == _1F1B) & (vpp == 1), pipelined))
+
+
+def _schedule_fits_reason(_: Scenario, row: Row) -> str:
+    schedule, pp, vpp = SCHEDULES[row["schedule"]], row["pp"], row["vpp"]
+    wanted = {"interleaved_1f1b": "needs vpp > 1", "zb_v": "needs vpp 2"}.get(schedule, "needs vpp 1")
+    return f"schedule {schedule} with pp {pp}, vpp {vpp}: " + ("pp 1 is 1f1b with vpp 1" if pp == 1 else wanted)
+
+
+PIPELINE_RULES: tuple[Rule, ...] = (
+    Rule(
+        name="pipeline_within_layers",
+        axes=("pp",),
+        holds=_within_layers,
+        reason=lambda s, row: f"pp {row['pp']} must be at most num_layers {s.model.num_layers}",
+        source=OWN + "a stage without layers costs a bubble and saves nothing",
+    ),
+    Rule(
+        name="layout_feasible",
+        axes=LAYOUT_AXES,
+        holds=_layout_feasible,
+        reason=_layout_reason,
+        source="costmodel/stages.py, layers_per_chunk",
+    ),
+    Rule(
+        name="every_stage_has_a_layer",
+        axes=LAYOUT_AXES,
+        holds=_every_stage,
+        reason=_every_stage_reason,
+        source=OWN + "a stage without layers costs a bubble and saves nothing; torchtitan b5bcd76c66d0 (2026-08-21) "
+        "distributed/pipeline_parallel.py:554 refuses it",
+    ),
+    Rule(
+        name="schedule_known",
+        axes=("pp", "schedule"),
+        holds=_schedule_known,
+        reason=_schedule_known_reason,
+        source=CATALOG,
+    ),
+    Rule(
+        name="schedule_fits_chunks",
+        axes=("pp", "vpp", "schedule"),
+        holds=_schedule_fits,
+        reason=_schedule_fits_reason,
+        source="Megatron-LM d98e8a64ddf3 (2026-08-22) training/arguments.py:978 and core/parallel_state.py:828; "
+        "torchtitan b5bcd76c66d0 (2026-08-21) distributed/pipeline_parallel.py:382",
+    ),
+)

@@ -1,0 +1,227 @@
+"""Relaxations: what plans take and need at least, as numbers small enough for tables.
+
+The closed form of the step time is ``max_s (m W_s + R_s + O_s) + waiting * mean W + fixed``. A maximum is at least the mean, and at
+least what the stage with most layers does, so with ``body`` and ``ends`` the seconds of one micro-batch in all layers and at both
+ends of the model, p stages, and ``share`` the largest stage's share of the layers
+
+    step >= (m + waiting) * ((body + ends) / p + host) + fixed
+    step >= (m * share + waiting / p) * body + (m + waiting) * host + fixed
+
+Stage boundaries, reductions at the end of the step and the optimizer are left out: they are never negative. Memory keeps the
+stage with the most layers alive: ``const + layers * state_per_layer + alive_layers * activations_per_layer``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import lru_cache
+
+import numpy as np
+
+from costmodel.arrays import Bools, Ints, Num, num
+from costmodel.facts import Facts
+from costmodel.layers import backward_cost, forward_cost, model_body_s, model_ends_s, with_sharded_parameters
+from costmodel.predict import evaluate_terms
+from costmodel.schedules import chunks_alive, waiting_chunks
+from costmodel.spec.plan import RECOMPUTES, SCHEDULES
+from costmodel.stages import Layout, representative_stages
+from costmodel.table import AXES, PlanTable, layer_counts
+from costmodel.terms.communication import CONTEXT_PARALLEL
+from costmodel.terms.term import Axes
+from planner.search.request import SearchRequest
+from planner.search.space import MESH_AXES, SHARD_AXES, offered_cp_comm, stage_options
+
+Meshes = dict[str, Ints]
+
+
+ROW_AXES: tuple[str, ...] = (*MESH_AXES, *SHARD_AXES, "recompute")
+
+
+def row_table(rows: Meshes) -> PlanTable:
+    """Rows over ``ROW_AXES`` as plans without virtual stages."""
+    one = np.ones(len(rows["tp"]), dtype=np.int64)
+    neutral = {
+        "vpp": one,
+        "layout": one * int(Layout.EVEN),
+        "schedule": one * SCHEDULES.index("1f1b"),
+        "cp_comm_type": one * 0,
+    }
+    return PlanTable(columns={axis: rows[axis] if axis in rows else neutral[axis] for axis in AXES})
+
+
+def with_inner(meshes: Meshes, *, recompute: int, zero_stage: int) -> Meshes:
+    """Every mesh with the same recompute policy and with what ``zero_stage`` names sharded over all replicas."""
+    one, dp = np.ones(len(meshes["tp"]), dtype=np.int64), meshes["dp"]
+    sharded = zero_stage > 0
+    return meshes | {
+        "recompute": one * recompute,
+        "zero_stage": one * zero_stage,
+        "dp_shard": dp if sharded else one,
+        "dp_replicate": one if sharded else dp,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowBound:
+    """Per row (a mesh with what it recomputes and shards): seconds and bytes for one micro-batch.
+
+    Attributes:
+        body_s, ends_s: seconds of one micro-batch in all layers and at both ends.
+        const_bytes: what a stage needs whatever layers it holds.
+        state_bytes, activation_bytes: of one layer of the kind that fills most of the model.
+    """
+
+    body_s: Num
+    ends_s: Num
+    const_bytes: Num
+    state_bytes: Num
+    activation_bytes: Num
+
+    def take(self, rows: Ints) -> RowBound:
+        """The chosen rows."""
+        return RowBound(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+
+def row_bounds(request: SearchRequest, f: Facts, rows: Meshes) -> RowBound:
+    """Bounds of rows over ``ROW_AXES``, at the cheapest way to exchange keys and values."""
+    table = row_table(rows)
+    o = evaluate_terms(f, table)
+    body: Num | None = None
+    ends = np.zeros(())
+    for kind in offered_cp_comm(request) or (0,):
+        exchange = CONTEXT_PARALLEL.evaluate(
+            f,
+            Axes(
+                {
+                    axis: num(np.where(table["cp"] > 1, kind, 0) if axis == "cp_comm_type" else table[axis])
+                    for axis in CONTEXT_PARALLEL.axes
+                }
+            ),
+        )
+        o = {**o, **exchange}
+        passes = forward_cost(f, o), backward_cost(f, o, num(table["recompute"]))
+        passes = with_sharded_parameters(f, o, *passes, num(table["zero_stage"]))
+        ends = sum((model_ends_s(f, cost) for cost in passes), start=np.zeros(()))
+        total = sum((model_body_s(f, cost) for cost in passes), start=np.zeros(()))
+        body = total if body is None else np.minimum(body, total)
+    assert body is not None
+    shape = (len(table),)
+    columns = {"body_s": body, "ends_s": ends, **_memory_bounds(f, o, table)}
+    return RowBound(**{name: np.broadcast_to(column, shape) for name, column in columns.items()})
+
+
+def _memory_bounds(f: Facts, o: dict[str, Num], table: PlanTable) -> dict[str, Num]:
+    work, zero, recompute = f.work, num(table["zero_stage"]), table["recompute"]
+    kind = "moe" if float(f.model.moe_layers) > 0 else "dense"
+
+    def cut(shards: Num) -> Num:
+        per = work.param_bytes * np.where(zero >= 3, 1.0 / shards, 1.0)
+        per = per + work.gradient_bytes * np.where(zero >= 2, 1.0 / shards, 1.0)
+        return per + work.optimizer_bytes * np.where(zero >= 1, 1.0 / shards, 1.0)
+
+    dense, expert = o[f"{kind}_layer_params"], o["expert_layer_params"] * (kind == "moe")
+    selective, full = recompute == RECOMPUTES.index("selective"), recompute == RECOMPUTES.index("full")
+    saved = o[f"{kind}_saved_bytes"]
+    kept = np.where(full, o["boundary_bytes"], np.where(selective, o[f"{kind}_selective_bytes"], saved))
+    gathered = np.where(zero >= 3, 2.0 * work.param_bytes, 0.0) * (dense + expert)
+    const = f.cal.overhead_bytes + o["dispatch_bytes"] + gathered + np.where(full, saved - o["boundary_bytes"], 0.0)
+    return {
+        "const_bytes": const,
+        "state_bytes": dense * cut(o["shards"]) + expert * cut(o["expert_shards"]),
+        "activation_bytes": kept,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageBound:
+    """One (vpp, schedule) of a pipeline depth at its best over the layouts.
+
+    Attributes:
+        waiting: in units of a device's work for one micro-batch.
+        share: the largest stage's share of the layers; 1/p when layers differ in kind.
+    """
+
+    vpp: int
+    schedule: int
+    layouts: tuple[int, ...]
+    waiting: float
+    share: float
+
+    def alive(self, request: SearchRequest, pp: int, m: int) -> tuple[float, float]:
+        """Fewest (layers held, layers alive) over layouts, on the stage that keeps most layers alive."""
+        layers, leading_dense = layer_counts(request.scenario)
+        return _alive(layers, leading_dense, pp, self.vpp, self.schedule, self.layouts, min(m, 2 * pp))
+
+
+@lru_cache(maxsize=65536)
+def _alive(
+    layers: int, leading_dense: int, pp: int, vpp: int, schedule: int, layouts: tuple[int, ...], m: int
+) -> tuple[float, float]:
+    held_least, alive_least = np.inf, np.inf
+    for layout in layouts:
+        stages = representative_stages(layers, leading_dense, pp, vpp, Layout(layout)) or ()
+        # Only layers of the model's main kind are counted: leaving the others out keeps this a lower bound.
+        count = np.array(
+            [s.dense_layers if leading_dense == layers else s.moe_layers for s in stages], dtype=np.float64
+        )
+        index = num([stage.index for stage in stages])
+        alive = chunks_alive(np.full(len(count), schedule), num(pp), num(vpp), num(m), index) * count / vpp
+        fullest = int(alive.argmax())
+        held_least, alive_least = min(held_least, count[fullest]), min(alive_least, alive[fullest])
+    return float(held_least), float(alive_least)
+
+
+@lru_cache(maxsize=4096)
+def _stage_bounds(
+    layers: int, leading_dense: int, pp: int, options: tuple[tuple[int, int, int], ...]
+) -> tuple[StageBound, ...]:
+    by_chunks: dict[tuple[int, int], list[int]] = {}
+    for vpp, layout, schedule in options:
+        by_chunks.setdefault((vpp, schedule), []).append(layout)
+    found: list[StageBound] = []
+    for (vpp, schedule), layouts in by_chunks.items():
+        shares = []
+        for layout in layouts:
+            stages = representative_stages(layers, leading_dense, pp, vpp, Layout(layout)) or ()
+            shares.append(max(stage.dense_layers + stage.moe_layers for stage in stages) / layers)
+        uniform = leading_dense in (0, layers)
+        waiting = float(waiting_chunks(np.array(schedule), num(pp), num(vpp)))
+        share = min(shares) if uniform else 1.0 / pp
+        found.append(StageBound(vpp=vpp, schedule=schedule, layouts=tuple(layouts), waiting=waiting, share=share))
+    return tuple(found)
+
+
+def stage_bounds(request: SearchRequest, pp: int) -> tuple[StageBound, ...]:
+    """The stage options of one pipeline depth with their bounds."""
+    layers, leading_dense = layer_counts(request.scenario)
+    return _stage_bounds(layers, leading_dense, pp, stage_options(request, pp))
+
+
+def step_time_bound(f: Facts, bound: StageBound, pp: int, m: Num, body: Num, ends: Num) -> Num:
+    """Least step time with these stage options: the better of the two relaxations above."""
+    host = (m + bound.waiting) * f.cal.fixed_microbatch_s + f.cal.fixed_step_s
+    mean = (m + bound.waiting) * (body + ends) / pp
+    slowest = (m * bound.share + bound.waiting / pp) * body
+    return np.maximum(mean, slowest) + host
+
+
+def least_step_time(request: SearchRequest, f: Facts, meshes: Meshes, rows: RowBound, usable: float | None) -> Num:
+    """Least step time of each row over its stage options; infinite where none fits into ``usable`` bytes."""
+    least = np.full(len(meshes["tp"]), np.inf)
+    for pp in np.unique(meshes["pp"]):
+        at = np.flatnonzero(meshes["pp"] == pp)
+        m = meshes["num_microbatches"][at]
+        for bound in stage_bounds(request, int(pp)):
+            value = step_time_bound(f, bound, int(pp), num(m), rows.body_s[at], rows.ends_s[at])
+            if usable is not None:
+                value = np.where(fits(request, bound, int(pp), m, rows, at, usable), value, np.inf)
+            least[at] = np.minimum(least[at], value)
+    return least
+
+
+def fits(request: SearchRequest, bound: StageBound, pp: int, m: Ints, rows: RowBound, at: Ints, usable: float) -> Bools:
+    """Whether the relaxed memory of rows ``at`` stays within ``usable`` under these stage options."""
+    distinct, inverse = np.unique(np.minimum(m, 2 * pp), return_inverse=True)
+    held, alive = np.array([bound.alive(request, pp, int(value)) for value in distinct]).T
+    need = rows.const_bytes[at] + held[inverse] * rows.state_bytes[at] + alive[inverse] * rows.activation_bytes[at]
+    return np.asarray(need <= usable)

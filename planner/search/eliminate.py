@@ -1,0 +1,116 @@
+"""Why meshes drop out: every mesh counts once under each rule that it breaks.
+
+A rule that reads only mesh axes breaks a mesh outright. The other rules read the axes of one group of inner choices (stages,
+sharding, CP exchange); a mesh breaks such a rule when no choice of the group passes all of the group's rules and the plainest
+choice breaks this one. ``pins`` counts meshes for which pins and forbids leave a group without any choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from costmodel.arrays import Bools, Ints
+from costmodel.rules import Rule, rules_for
+from planner.search.bounds import Meshes
+from planner.search.request import SearchRequest
+from planner.search.space import MESH_AXES, SHARD_AXES, STAGE_AXES, offered_cp_comm, sharding_options, stage_options
+
+PINS = "pins"
+MEMORY = "memory"
+
+
+@dataclass(kw_only=True)
+class Elimination:
+    """Which candidates are legal, and for the others which rules break how many, with one example row each."""
+
+    legal: Bools
+    counts: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, tuple[Rule, dict[str, int]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Group:
+    """Inner axes chosen together; ``key`` names the mesh axes on which the choices depend."""
+
+    axes: tuple[str, ...]
+    key: tuple[str, ...]
+    choices: Callable[..., Sequence[tuple[int, ...]]]
+
+
+def _groups(request: SearchRequest) -> tuple[_Group, ...]:
+    return (
+        _Group(axes=STAGE_AXES, key=("pp",), choices=lambda pp: stage_options(request, pp)),
+        _Group(
+            axes=SHARD_AXES, key=("tp", "cp", "dp"), choices=lambda tp, cp, dp: sharding_options(request, tp, cp, dp)
+        ),
+        _Group(
+            axes=("cp_comm_type",),
+            key=("cp",),
+            choices=lambda cp: [(code,) for code in (offered_cp_comm(request) if cp > 1 else (0,))],
+        ),
+    )
+
+
+def eliminate(request: SearchRequest, meshes: Meshes) -> Elimination:
+    """Check every candidate mesh against every rule of the framework."""
+    scenario = request.scenario
+    result = Elimination(legal=np.ones(len(meshes["tp"]), dtype=np.bool_))
+    rules = rules_for(scenario.framework)
+    for rule in rules:
+        if set(rule.axes) <= set(MESH_AXES):
+            broken = ~np.broadcast_to(rule.holds(scenario, meshes), result.legal.shape)
+            _count(result, rule, broken, meshes, {})
+            result.legal &= ~broken
+    for group in _groups(request):
+        own = [rule for rule in rules if set(rule.axes) & set(group.axes)]
+        _check_group(request, result, group, own, meshes)
+    return result
+
+
+def _count(result: Elimination, rule: Rule, broken: Bools, meshes: Meshes, inner: dict[str, int]) -> None:
+    if broken.any():
+        first = int(np.flatnonzero(broken)[0])
+        result.counts[rule.name] = result.counts.get(rule.name, 0) + int(broken.sum())
+        result.examples.setdefault(rule.name, (rule, {axis: int(meshes[axis][first]) for axis in meshes} | inner))
+
+
+def _check_group(request: SearchRequest, result: Elimination, group: _Group, rules: list[Rule], meshes: Meshes) -> None:
+    """Judge each distinct tuple of the mesh axes that the group's choices and rules read, then spread the verdict."""
+    read = sorted({axis for rule in rules for axis in rule.axes if axis in MESH_AXES} | set(group.key))
+    keys = np.stack([meshes[axis] for axis in read], axis=1)
+    distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
+    inverse = inverse.ravel()
+    columns = {axis: distinct[:, position] for position, axis in enumerate(read)}
+    by_choices: dict[tuple[int, ...], list[int]] = {}
+    for index, key in enumerate(zip(*(columns[axis].tolist() for axis in group.key), strict=True)):
+        by_choices.setdefault(key, []).append(index)
+    passes = np.zeros(len(distinct), dtype=np.bool_)
+    no_choice = np.zeros(len(distinct), dtype=np.bool_)
+    broken: dict[str, Bools] = {rule.name: np.zeros(len(distinct), dtype=np.bool_) for rule in rules}
+    inner: dict[str, dict[str, int]] = {}
+    for key, indices in by_choices.items():
+        at = np.array(indices, dtype=np.int64)
+        choices = np.array(group.choices(*key), dtype=np.int64).reshape(-1, len(group.axes))
+        if not len(choices):
+            no_choice[at] = True
+            continue
+        grid: dict[str, Ints] = {axis: columns[axis][at][:, np.newaxis] for axis in read}
+        grid |= {axis: choices[np.newaxis, :, position] for position, axis in enumerate(group.axes)}
+        shape = (len(at), len(choices))
+        verdicts = {rule.name: np.broadcast_to(rule.holds(request.scenario, grid), shape) for rule in rules}
+        good = np.logical_and.reduce(list(verdicts.values())) if verdicts else np.ones(shape, dtype=np.bool_)
+        passes[at] = good.any(axis=1)
+        for rule in rules:
+            fails = ~verdicts[rule.name][:, 0]
+            broken[rule.name][at] = fails
+            if fails.any() and rule.name not in inner:
+                inner[rule.name] = dict(zip(group.axes, choices[0].tolist(), strict=True))
+    lost = ~(passes | no_choice)
+    for rule in rules:
+        _count(result, rule, (lost & broken[rule.name])[inverse], meshes, inner.get(rule.name, {}))
+    if no_choice.any():
+        result.counts[PINS] = result.counts.get(PINS, 0) + int(no_choice[inverse].sum())
+    result.legal &= passes[inverse]

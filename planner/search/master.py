@@ -1,0 +1,220 @@
+"""The CP-SAT master: mesh, micro-batch, recompute policy, sharding and schedule as variables.
+
+It lists every combination whose relaxed step time is below a limit and whose relaxed memory fits. Rules of the framework are
+named constraints over the axes that they read; costs are integer tables, times rounded down and limits up, memory rounded down,
+so nothing that could matter is cut off. Solved once, with one worker and a fixed seed, enumerating all solutions: when the
+solver finishes, the list is complete, and that is the proof.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from costmodel.arrays import Ints, Num
+from costmodel.facts import Facts
+from costmodel.rules import Rule, rules_for
+from costmodel.spec.plan import CP_COMM_TYPES
+from costmodel.stages import Layout
+from planner.search.bounds import ROW_AXES, Meshes, RowBound, stage_bounds
+from planner.search.request import SearchRequest
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+DECISIONS: tuple[str, ...] = (*ROW_AXES, "vpp", "schedule")
+_BYTES_PER_UNIT = 2**16
+_ALIVE_SCALE = 256
+_WORK_STEPS = 2_000_000
+_RULE_TUPLES = 50_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enumeration:
+    """What the master found.
+
+    Attributes:
+        decisions: columns of ``DECISIONS``, one row per solution, in lexicographic order.
+        complete: whether the solver went through everything.
+    """
+
+    decisions: dict[str, Ints]
+    complete: bool
+
+    def __len__(self) -> int:
+        return len(self.decisions["tp"])
+
+    @classmethod
+    def nothing(cls, *, complete: bool) -> Enumeration:
+        """An empty list: nothing was left (complete), or there was no time to look."""
+        return cls(decisions={axis: np.zeros(0, dtype=np.int64) for axis in DECISIONS}, complete=complete)
+
+    def rows(self) -> Meshes:
+        """The distinct rows among the solutions, as columns of ``ROW_AXES``."""
+        distinct = np.unique(np.stack([self.decisions[axis] for axis in ROW_AXES], axis=1), axis=0)
+        return dict(zip(ROW_AXES, distinct.T, strict=True))
+
+    def as_rows(self) -> list[list[int]]:
+        """The solutions one by one, in the order of ``DECISIONS``."""
+        listed: list[list[int]] = np.stack([self.decisions[axis] for axis in DECISIONS], axis=1).tolist()
+        return listed
+
+
+def enumerate_below(
+    request: SearchRequest, f: Facts, rows: Meshes, bounds: RowBound, limits: Num, usable: float, deadline: float
+) -> Enumeration:
+    """All decisions on ``rows`` (columns of ``ROW_AXES``) whose relaxed step time is below the row's limit and that may fit.
+
+    Args:
+        limits: seconds, per row.
+        deadline: ``time.monotonic()`` value at which to stop.
+    """
+    from ortools.sat.python import cp_model
+
+    class Collector(cp_model.CpSolverSolutionCallback):
+        """Keeps the decisions of every solution."""
+
+        def __init__(self, variables: list[cp_model.IntVar]) -> None:
+            super().__init__()
+            self.variables = variables
+            self.solutions: list[tuple[int, ...]] = []
+
+        def on_solution_callback(self) -> None:
+            self.solutions.append(tuple(self.value(variable) for variable in self.variables))
+
+    master = _Master(cp_model.CpModel(), request, f, rows, bounds, limits, usable)
+    master.build()
+    solver = cp_model.CpSolver()
+    parameters = solver.parameters
+    parameters.num_workers = 1
+    parameters.random_seed = request.seed
+    parameters.enumerate_all_solutions = True
+    parameters.max_time_in_seconds = max(deadline - time.monotonic(), 0.01)
+    found = Collector(master.decision_variables)
+    status = solver.solve(master.model, found)
+    columns = np.array(sorted(found.solutions), dtype=np.int64).reshape(-1, len(DECISIONS)).T
+    return Enumeration(
+        decisions=dict(zip(DECISIONS, columns, strict=True)),
+        complete=status in (cp_model.OPTIMAL, cp_model.INFEASIBLE),
+    )
+
+
+class _Master:
+    """The model under construction."""
+
+    def __init__(
+        self,
+        model: cp_model.CpModel,
+        request: SearchRequest,
+        f: Facts,
+        rows: Meshes,
+        bounds: RowBound,
+        limits: Num,
+        usable: float,
+    ) -> None:
+        self.model, self.request, self.f = model, request, f
+        self.rows, self.bounds, self.limits, self.usable = rows, bounds, limits, usable
+        self.variables: dict[str, cp_model.IntVar] = {}
+        self.domains: dict[str, tuple[int, ...]] = {}
+
+    @property
+    def decision_variables(self) -> list[cp_model.IntVar]:
+        return [self.variables[axis] for axis in DECISIONS]
+
+    def build(self) -> None:
+        self._add_rows_and_stages()
+        self._add_memory()
+        for rule in rules_for(self.request.scenario.framework):
+            self._add_rule(rule)
+
+    def _variable(self, name: str, values: Sequence[int] | Ints) -> cp_model.IntVar:
+        from ortools.sat.python import cp_model
+
+        distinct = tuple(sorted({int(value) for value in values}))
+        self.domains[name] = distinct
+        self.variables[name] = self.model.new_int_var_from_domain(cp_model.Domain.from_values(distinct), name)
+        return self.variables[name]
+
+    def _table(self, name: str, columns: dict[str, Ints]) -> None:
+        """One table constraint; columns that are new become variables."""
+        for axis, values in columns.items():
+            if axis not in self.variables:
+                self._variable(axis, values)
+        variables = [self.variables[axis] for axis in columns]
+        tuples = np.stack(list(columns.values()), axis=1).tolist()
+        self.model.add_allowed_assignments(variables, tuples).with_name(name)
+
+    def _add_rows_and_stages(self) -> None:
+        b = self.bounds
+        work = b.body_s + b.ends_s
+        unit = max(float(work.max()), 1e-9) / _WORK_STEPS
+        # Rows that share a limit share their stage tables: the limit is one number unless the objective prices devices.
+        limit_values, limit = np.unique(self.limits, return_inverse=True)
+        columns = {axis: self.rows[axis] for axis in ROW_AXES}
+        columns |= {
+            "limit": limit.astype(np.int64),
+            "work": np.floor(work / unit).astype(np.int64),
+            "body": np.floor(b.body_s / unit).astype(np.int64),
+            "const": np.floor(b.const_bytes / _BYTES_PER_UNIT).astype(np.int64),
+            "state": np.floor(b.state_bytes / _BYTES_PER_UNIT).astype(np.int64),
+            "activation": np.floor(b.activation_bytes / _BYTES_PER_UNIT).astype(np.int64),
+        }
+        self._table("rows", columns)
+        self._table("stages", self._stage_columns(limit_values, limit, unit))
+        self.model.add(self.variables["work"] <= self.variables["work_cap"]).with_name("step_time_by_mean_stage")
+        self.model.add(self.variables["body"] <= self.variables["body_cap"]).with_name("step_time_by_largest_stage")
+
+    def _stage_columns(self, limit_values: Num, limit: Ints, unit: float) -> dict[str, Ints]:
+        """(pp, micro-batches, limit) x (vpp, schedule) with the work that the limit leaves, and the layers held and alive."""
+        host, fixed = float(self.f.cal.fixed_microbatch_s), float(self.f.cal.fixed_step_s)
+        keys = np.unique(np.stack([self.rows["pp"], self.rows["num_microbatches"], limit], axis=1), axis=0)
+        table: list[tuple[int, ...]] = []
+        for pp, m, code in keys.tolist():
+            for bound in stage_bounds(self.request, pp):
+                left = float(limit_values[code]) - (m + bound.waiting) * host - fixed
+                work_cap = np.ceil(max(left, 0.0) * pp / (m + bound.waiting) / unit)
+                body_cap = np.ceil(max(left, 0.0) / (m * bound.share + bound.waiting / pp) / unit)
+                held, alive = bound.alive(self.request, pp, m)
+                caps = (int(min(work_cap, _WORK_STEPS)), int(min(body_cap, _WORK_STEPS)))
+                table.append((pp, m, code, bound.vpp, bound.schedule, *caps, int(held), int(alive * _ALIVE_SCALE)))
+        names = ("pp", "num_microbatches", "limit", "vpp", "schedule", "work_cap", "body_cap", "held", "alive")
+        return dict(zip(names, np.array(table, dtype=np.int64).reshape(-1, len(names)).T, strict=True))
+
+    def _add_memory(self) -> None:
+        held_state = self._product("held_state", "held", "state")
+        alive_activations = self._product("alive_activations", "alive", "activation")
+        usable = int(np.ceil(self.usable / _BYTES_PER_UNIT))
+        need = _ALIVE_SCALE * (self.variables["const"] + held_state) + alive_activations
+        self.model.add(need <= _ALIVE_SCALE * usable).with_name("memory")
+
+    def _product(self, name: str, left: str, right: str) -> cp_model.IntVar:
+        high = max(self.domains[left]) * max(self.domains[right])
+        result = self.model.new_int_var(0, high, name)
+        self.model.add_multiplication_equality(result, [self.variables[left], self.variables[right]])
+        return result
+
+    def _add_rule(self, rule: Rule) -> None:
+        """The rule as a table over the decisions that it reads; axes decided later (layout, CP exchange) count at their best."""
+        later = {"layout": [int(layout) for layout in Layout], "cp_comm_type": list(range(len(CP_COMM_TYPES)))}
+        now = [axis for axis in rule.axes if axis in self.variables]
+        free = [axis for axis in rule.axes if axis not in self.variables]
+        size = np.prod([len(self.domains[axis]) for axis in now], dtype=np.float64)
+        if set(now) <= set(ROW_AXES) and size > _RULE_TUPLES:
+            tuples = np.unique(np.stack([self.rows[axis] for axis in now], axis=1), axis=0)
+        else:
+            tuples = np.array(list(product(*(self.domains[axis] for axis in now))), dtype=np.int64)
+        passes = np.zeros(len(tuples), dtype=np.bool_)
+        for chosen in product(*(later[axis] for axis in free)):
+            columns = dict(zip(now, tuples.T, strict=True))
+            columns |= {
+                axis: np.full(len(tuples), value, dtype=np.int64) for axis, value in zip(free, chosen, strict=True)
+            }
+            passes |= np.broadcast_to(rule.holds(self.request.scenario, columns), passes.shape)
+        if not passes.all():
+            allowed = tuples[passes].tolist()
+            self.model.add_allowed_assignments([self.variables[axis] for axis in now], allowed).with_name(rule.name)

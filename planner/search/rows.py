@@ -1,0 +1,59 @@
+"""Rows between meshes and plans: a mesh with its recompute policy and sharding, later joined by stages and CP exchange."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.arrays import Ints
+from costmodel.table import AXES, PlanTable
+from planner.search.bounds import ROW_AXES, Meshes
+from planner.search.request import SearchRequest
+from planner.search.space import MESH_AXES, SHARD_AXES, STAGE_AXES, offered_cp_comm, sharding_options, stage_options
+
+
+def rows_of(request: SearchRequest, meshes: Meshes, recompute: Ints, mesh: Ints) -> tuple[Meshes, Ints]:
+    """Every (recompute policy, mesh) pair with every way to shard it.
+
+    Returns:
+        Columns of ``ROW_AXES``, and for each row the position of its pair.
+    """
+    keys = np.stack([meshes[axis][mesh] for axis in ("tp", "cp", "dp")], axis=1)
+    distinct, kind = np.unique(keys, axis=0, return_inverse=True)
+    tables = [np.array(sharding_options(request, *key), dtype=np.int64).reshape(-1, 3) for key in distinct.tolist()]
+    of_pair = [tables[code] for code in kind.ravel().tolist()]
+    source = np.repeat(np.arange(len(mesh)), [len(table) for table in of_pair])
+    sharding = np.concatenate(of_pair) if of_pair else np.zeros((0, 3), dtype=np.int64)
+    columns = {axis: meshes[axis][mesh][source] for axis in MESH_AXES}
+    columns |= dict(zip(SHARD_AXES, sharding.T, strict=True))
+    columns["recompute"] = recompute[source]
+    return {axis: columns[axis] for axis in ROW_AXES}, source
+
+
+def expand(request: SearchRequest, rows: Meshes, *, fewest_chunks: bool = False) -> tuple[PlanTable, Ints]:
+    """Rows times their stage options and CP exchanges.
+
+    Args:
+        fewest_chunks: keep only the stage options with the fewest virtual stages, which keep the fewest activations alive.
+
+    Returns:
+        The plans, and for each the position of its row.
+    """
+    parts: list[PlanTable] = []
+    sources: list[Ints] = []
+    keys = np.stack([rows["pp"], np.minimum(rows["cp"], 2)], axis=1)
+    distinct, kind = np.unique(keys, axis=0, return_inverse=True)
+    for code, (pp, cp) in enumerate(distinct.tolist()):
+        stages = np.array(stage_options(request, pp), dtype=np.int64).reshape(-1, len(STAGE_AXES))
+        exchanges = np.array(offered_cp_comm(request) if cp > 1 else (0,), dtype=np.int64)
+        if fewest_chunks and len(stages):
+            stages = stages[stages[:, 0] == stages[:, 0].min()]
+        at = np.flatnonzero(kind.ravel() == code)
+        row, stage, exchange = (index.ravel() for index in np.indices((len(at), len(stages), len(exchanges))))
+        columns = {axis: column[at][row] for axis, column in rows.items()}
+        columns |= dict(zip(STAGE_AXES, stages[stage].T, strict=True))
+        columns["cp_comm_type"] = exchanges[exchange]
+        parts.append(PlanTable(columns={axis: columns[axis] for axis in AXES}))
+        sources.append(at[row])
+    if not parts:
+        return PlanTable(columns={axis: np.zeros(0, dtype=np.int64) for axis in AXES}), np.zeros(0, dtype=np.int64)
+    return PlanTable.concatenate(parts), np.concatenate(sources)

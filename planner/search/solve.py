@@ -1,0 +1,278 @@
+"""One search, end to end: relax, price good plans, let the master list what could still matter, price that exactly.
+
+1. All meshes that devices and batch allow; those that break a rule are counted and dropped.
+2. Every legal mesh gets a lower bound per recompute policy; what can't fit is dropped.
+3. Incumbents: the most promising rows are priced in full; the k-th best different mesh is the limit.
+4. The CP-SAT master lists every decision that is below the limit by the relaxations; each is priced in full.
+   When it finishes, nothing else can be among the best k: the list is proven.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from costmodel.arrays import Bools, Ints, Num
+from costmodel.facts import Facts
+from costmodel.predict import predict
+from costmodel.rules import legal_mask
+from costmodel.spec.plan import RECOMPUTES
+from costmodel.table import AXES, PlanTable, stage_table
+from planner.search.bounds import Meshes, RowBound, least_step_time, row_bounds, with_inner
+from planner.search.eliminate import MEMORY, Elimination, eliminate
+from planner.search.master import DECISIONS, Enumeration, enumerate_below
+from planner.search.objective import Objective, objective_of
+from planner.search.request import SearchRequest
+from planner.search.rows import expand, rows_of
+from planner.search.space import MESH_AXES, mesh_candidates
+
+_ROWS_PER_ROUND = 256
+_ROUNDS = 12
+_MESHES_AT_ONCE = 3000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Priced:
+    """A plan with its price: one row of a plan table, and what orders it."""
+
+    row: dict[str, int]
+    step_time_s: float
+    peak_bytes: float
+    objective: float
+    devices_used: int
+
+    @property
+    def family(self) -> tuple[int, ...]:
+        """What makes it a different plan from another: the mesh, the micro-batch and the schedule."""
+        return (*(self.row[axis] for axis in MESH_AXES), self.row["schedule"])
+
+    @property
+    def order(self) -> tuple[float, ...]:
+        """By objective, then fewer devices, more headroom, and the axes."""
+        return (self.objective, self.devices_used, self.peak_bytes, *(self.row[axis] for axis in AXES))
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What a search found.
+
+    Attributes:
+        meshes: candidates before any rule; ``elimination`` says why which of them dropped out.
+        best: different plans, best first.
+        bound: no plan of the space has a lower objective; None when nothing is known.
+        proven: whether nothing outside ``best`` can belong into it.
+        within: different plans, among those priced, that the interval can't tell from the best.
+        leanest: when nothing fits: the plan that needs the least memory.
+    """
+
+    elimination: Elimination
+    meshes: int
+    best: list[Priced] = field(default_factory=list)
+    bound: float | None = None
+    proven: bool = False
+    within: int = 0
+    plans_considered: int = 0
+    master_solutions: int = 0
+    elapsed_s: float = 0.0
+    leanest: PlanTable | None = None
+
+
+class Search:
+    """State of one search."""
+
+    def __init__(self, request: SearchRequest) -> None:
+        self.request = request
+        self.facts = Facts.of(request.scenario)
+        self.usable = float(request.scenario.usable_bytes)
+        self.objective: Objective = objective_of(request)
+        self.found: dict[tuple[int, ...], Priced] = {}
+        self.considered = 0
+        self.started = time.monotonic()
+        self.deadline = self.started + request.max_seconds
+
+    def run(self) -> Outcome:
+        """The whole search; returns what it has when the deadline passes."""
+        candidates = mesh_candidates(self.request)
+        elimination = eliminate(self.request, candidates)
+        outcome = Outcome(elimination=elimination, meshes=len(candidates["tp"]))
+        meshes = {axis: column[elimination.legal] for axis, column in candidates.items()}
+        if len(meshes["tp"]):
+            self._run_on_legal(meshes, outcome)
+        else:
+            outcome.proven = True
+        outcome.best = sorted(self.found.values(), key=lambda plan: plan.order)[: self.request.top]
+        if outcome.best and outcome.proven:
+            outcome.bound = outcome.best[0].objective
+        outcome.within = self._within(outcome.best)
+        outcome.plans_considered = self.considered
+        outcome.elapsed_s = time.monotonic() - self.started
+        return outcome
+
+    def _run_on_legal(self, meshes: Meshes, outcome: Outcome) -> None:
+        values = self.objective.of_rows(self._relax(meshes), meshes)
+        possible = np.isfinite(values)
+        if not possible.any():
+            outcome.proven = True
+        else:
+            outcome.bound = float(values[possible].min())
+            if self._find_incumbents(meshes, values):
+                outcome.proven = True
+            else:
+                listed = self._master(meshes, values)
+                self._price_listed(listed)
+                outcome.master_solutions, outcome.proven = len(listed), listed.complete
+        self._count_memory(meshes, possible.any(axis=0), outcome)
+
+    def _within(self, best: list[Priced]) -> int:
+        """Different plans priced so far whose interval reaches below the best one's upper end."""
+        if not best:
+            return 0
+        error = 1.0 + float(self.facts.cal.time_relative_error)
+        return sum(plan.step_time_s / error <= best[0].step_time_s * error for plan in self.found.values())
+
+    # -- relaxations ---------------------------------------------------------------------------------------------------
+
+    def _relax(self, meshes: Meshes) -> Num:
+        """Least step time per (recompute policy, mesh): time as if little were sharded, memory as if all were."""
+        request, f = self.request, self.facts
+        zero_stages = request.constraints.domain("zero_stage", request.scenario.framework.zero_stages)
+        least = np.full((len(RECOMPUTES), len(meshes["tp"])), np.inf)
+        for recompute in request.constraints.domain("recompute", range(len(RECOMPUTES))):
+            quick = row_bounds(request, f, with_inner(meshes, recompute=recompute, zero_stage=min((1, *zero_stages))))
+            # Gathered layers can make stage 3 need more than stage 2, so both are tried.
+            for zero in zero_stages[-2:]:
+                lean = row_bounds(request, f, with_inner(meshes, recompute=recompute, zero_stage=zero))
+                mixed = RowBound(
+                    body_s=quick.body_s,
+                    ends_s=quick.ends_s,
+                    const_bytes=lean.const_bytes,
+                    state_bytes=lean.state_bytes,
+                    activation_bytes=lean.activation_bytes,
+                )
+                value = least_step_time(request, f, meshes, mixed, self.usable)
+                least[recompute] = np.minimum(least[recompute], value)
+        return least
+
+    def _bounded_rows(self, meshes: Meshes, recompute: Ints, mesh: Ints) -> tuple[Meshes, Num, RowBound]:
+        """Rows of (recompute policy, mesh) pairs with the least objective of each, and their bounds."""
+        rows, _ = rows_of(self.request, meshes, recompute, mesh)
+        bounds = row_bounds(self.request, self.facts, rows)
+        least = least_step_time(self.request, self.facts, rows, bounds, self.usable)
+        return rows, self.objective.of_rows(least, rows), bounds
+
+    # -- incumbents ----------------------------------------------------------------------------------------------------
+
+    def _find_incumbents(self, meshes: Meshes, values: Num) -> bool:
+        """Price the most promising rows until there are enough different plans; True when that was all there is."""
+        order = np.argsort(values, axis=None, kind="stable")
+        order = order[np.isfinite(values.ravel()[order])]
+        for start in range(0, len(order), _MESHES_AT_ONCE):
+            pairs = np.unravel_index(order[start : start + _MESHES_AT_ONCE], values.shape)
+            rows, least, _ = self._bounded_rows(meshes, *pairs)
+            if self._price_best_first(rows, least):
+                return False
+        return True
+
+    def _price_best_first(self, rows: Meshes, least: Num) -> bool:
+        """Price rows by their bound; True when enough was seen or the deadline passed, False when all were priced."""
+        order = np.argsort(least, kind="stable")
+        order = order[np.isfinite(least[order])]
+        for number, start in enumerate(range(0, len(order), _ROWS_PER_ROUND)):
+            some = order[start : start + _ROWS_PER_ROUND]
+            limit = self._limit()
+            enough = np.isfinite(limit) and (number >= _ROUNDS or least[some[0]] > limit)
+            if enough or time.monotonic() > self.deadline:
+                return True
+            self._price(expand(self.request, {axis: column[some] for axis, column in rows.items()})[0])
+        return False
+
+    def _limit(self) -> float:
+        """Objective of the k-th best different plan so far."""
+        if len(self.found) < self.request.top:
+            return float("inf")
+        return sorted(plan.objective for plan in self.found.values())[self.request.top - 1]
+
+    # -- master --------------------------------------------------------------------------------------------------------
+
+    def _master(self, meshes: Meshes, values: Num) -> Enumeration:
+        """Let CP-SAT list what is below the limit; nothing, and incomplete, once the deadline has passed."""
+        limit = self._limit()
+        if time.monotonic() > self.deadline or not np.isfinite(limit):
+            return Enumeration.nothing(complete=False)
+        rows, least, bounds = self._bounded_rows(meshes, *np.nonzero(values <= limit))
+        keep = np.flatnonzero(least <= limit)
+        if not len(keep):
+            return Enumeration.nothing(complete=True)
+        rows = {axis: column[keep] for axis, column in rows.items()}
+        limits = self.objective.step_time_limits(limit, rows)
+        return enumerate_below(self.request, self.facts, rows, bounds.take(keep), limits, self.usable, self.deadline)
+
+    def _price_listed(self, listed: Enumeration) -> None:
+        """Expand the master's decisions over layouts and CP exchanges, and price them."""
+        if len(listed):
+            table, _ = expand(self.request, listed.rows())
+            wanted = set(map(tuple, listed.as_rows()))
+            decided = np.stack([table[axis] for axis in DECISIONS], axis=1).tolist()
+            self._price(table.take(np.array([tuple(row) in wanted for row in decided], dtype=np.bool_)))
+
+    # -- pricing -------------------------------------------------------------------------------------------------------
+
+    def _price(self, table: PlanTable) -> None:
+        """Exact prices of all legal plans of the table; the best of each family is kept."""
+        table = table.take(legal_mask(self.request.scenario, table))
+        if not len(table):
+            return
+        self.considered += len(table)
+        priced = predict(self.facts, table, stage_table(self.request.scenario, table))
+        objective = self.objective.of_plans(priced.step_time_s, table)
+        fits = np.flatnonzero(priced.peak_bytes <= self.usable)
+        axes = (table[axis][fits] for axis in reversed(AXES))
+        fits = fits[np.lexsort((*axes, priced.peak_bytes[fits], table.devices_used[fits], objective[fits]))]
+        family = np.stack([*(table[axis][fits] for axis in MESH_AXES), table["schedule"][fits]], axis=1)
+        _, first = np.unique(family, axis=0, return_index=True)
+        for index in fits[first].tolist():
+            plan = Priced(
+                row=table.row(index),
+                step_time_s=float(priced.step_time_s[index]),
+                peak_bytes=float(priced.peak_bytes[index]),
+                objective=float(objective[index]),
+                devices_used=int(table.devices_used[index]),
+            )
+            known = self.found.get(plan.family)
+            if known is None or plan.order < known.order:
+                self.found[plan.family] = plan
+
+    # -- what does not fit ---------------------------------------------------------------------------------------------
+
+    def _count_memory(self, meshes: Meshes, may_fit: Bools, outcome: Outcome) -> None:
+        """Count the legal meshes whose leanest plan does not fit, and keep the leanest plan of all when none does."""
+        unfit = ~may_fit
+        where = np.flatnonzero(may_fit)
+        if len(where):
+            peaks, _ = self._leanest({axis: column[where] for axis, column in meshes.items()})
+            unfit[where] = peaks > self.usable
+        if unfit.any():
+            outcome.elimination.counts[MEMORY] = int(unfit.sum())
+        if unfit.all():
+            peaks, plans = self._leanest(meshes)
+            outcome.leanest = plans.take(np.array([int(peaks.argmin())]))
+
+    def _leanest(self, meshes: Meshes) -> tuple[Num, PlanTable]:
+        """For each mesh the plan that needs the least memory: most recompute, fewest chunks, whatever sharding is leanest."""
+        request, count = self.request, len(meshes["tp"])
+        most = request.constraints.domain("recompute", range(len(RECOMPUTES)))[-1]
+        rows, of_row = rows_of(request, meshes, np.full(count, most), np.arange(count))
+        table, of_plan = expand(request, rows, fewest_chunks=True)
+        legal = np.flatnonzero(legal_mask(request.scenario, table))
+        table, mesh = table.take(legal), of_row[of_plan[legal]]
+        peaks = predict(self.facts, table, stage_table(request.scenario, table)).peak_bytes
+        order = np.lexsort((peaks, mesh))
+        which, first = np.unique(mesh[order], return_index=True)
+        least = np.full(count, np.inf)
+        least[which] = peaks[order][first]
+        chosen = {axis: np.ones(count, dtype=np.int64) for axis in AXES}
+        for axis in AXES:
+            chosen[axis][which] = table[axis][order[first]]
+        return least, PlanTable(columns=chosen)

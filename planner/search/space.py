@@ -1,0 +1,168 @@
+"""The space that is searched: axis domains, and the meshes that the devices and the batch allow.
+
+A *mesh* is (tp, cp, pp, dp, ep, etp, micro-batch size): what top-k entries differ in and what ``eliminated`` counts. What varies
+inside one mesh are the *inner* axes: virtual stages and layout, what is sharded and how far, recompute, how CP communicates.
+
+Default domains (a pin may name values outside them): tp divides the heads and stays within one scale-up domain (at least a
+node); cp leaves whole pairs of chunks of at least ``_LEAST_TOKENS_PER_RANK`` tokens; ep divides the experts; etp is 1 or tp;
+dp divides the global batch; vpp up to ``_MOST_CHUNKS``; micro-batches up to ``_LARGEST_MICRO_BATCH`` sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.arrays import Ints
+from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES
+from costmodel.stages import Layout, layers_per_chunk
+from costmodel.table import AXES, PlanTable
+from planner.search.request import SearchRequest
+
+MESH_AXES: tuple[str, ...] = ("tp", "cp", "pp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches")
+STAGE_AXES: tuple[str, ...] = ("vpp", "layout", "schedule")
+SHARD_AXES: tuple[str, ...] = ("zero_stage", "dp_replicate", "dp_shard")
+
+_LEAST_TOKENS_PER_RANK = 512
+_MOST_CHUNKS = 16
+_LARGEST_MICRO_BATCH = 64
+
+
+def divisors(value: int) -> tuple[int, ...]:
+    """All positive divisors, ascending."""
+    small = [d for d in range(1, int(value**0.5) + 1) if value % d == 0]
+    return tuple(sorted({*small, *(value // d for d in small)}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Domains:
+    """The values of each mesh axis; ``dp`` and ``micro_batch_size`` follow from the devices and the batch."""
+
+    tp: tuple[int, ...]
+    cp: tuple[int, ...]
+    pp: tuple[int, ...]
+    ep: tuple[int, ...]
+    etp: tuple[int, ...]
+
+
+def domains(request: SearchRequest) -> Domains:
+    """Default and pinned values of the mesh axes, less what is forbidden."""
+    scenario, constraints = request.scenario, request.constraints
+    model, devices = scenario.model, scenario.devices
+    near = max(scenario.cluster.scale_up_devices, scenario.cluster.devices_per_node)
+    seq = scenario.workload.seq_len
+    cp = [c for c in divisors(seq) if c == 1 or (seq % (2 * c) == 0 and seq // c >= _LEAST_TOKENS_PER_RANK)]
+
+    def within(values: Iterable[int]) -> list[int]:
+        return [value for value in values if value <= devices]
+
+    tp = within(t for t in divisors(model.num_heads) if t <= near)
+    experts = divisors(model.moe.num_experts) if model.moe else (1,)
+    return Domains(
+        tp=constraints.domain("tp", tp),
+        cp=constraints.domain("cp", within(cp)),
+        pp=constraints.domain("pp", within(range(1, model.num_layers + 1))),
+        ep=constraints.domain("ep", within(experts)),
+        etp=constraints.domain("etp", [1, *tp] if model.moe else [1]),
+    )
+
+
+def mesh_candidates(request: SearchRequest) -> dict[str, Ints]:
+    """Every mesh of the space as columns of ``MESH_AXES``, legal or not.
+
+    Structure only: the devices in use lie between the least wanted and those at hand, and ep * etp fits. Where no divisor of the
+    batch fits into that range, the largest dp that does is kept once, so that the batch can be named as the reason.
+    """
+    scenario, constraints = request.scenario, request.constraints
+    d = domains(request)
+    batch, most, least = scenario.workload.global_batch_size, scenario.devices, request.least_devices
+    batch_divisors = divisors(batch)
+    pinned_dp = constraints.pinned("dp")
+    dense: list[tuple[int, int, int, int]] = []
+    for tp in d.tp:
+        for cp in d.cp:
+            for pp in d.pp:
+                unit = tp * cp * pp
+                low, high = -(-least // unit), most // unit
+                if high < max(low, 1):
+                    continue
+                fits = [dp for dp in pinned_dp or batch_divisors if low <= dp <= high]
+                for dp in fits or ([] if pinned_dp else [high]):
+                    if constraints.allows("dp", dp) and constraints.allows("devices_used", unit * dp):
+                        dense.append((tp, cp, pp, dp))
+    if not dense:
+        return {axis: np.zeros(0, dtype=np.int64) for axis in MESH_AXES}
+    base = np.array(dense, dtype=np.int64)
+    experts = np.array([(ep, etp) for ep in d.ep for etp in d.etp], dtype=np.int64).reshape(-1, 2)
+    sizes = np.array(
+        constraints.domain("micro_batch_size", [b for b in divisors(batch) if b <= _LARGEST_MICRO_BATCH]),
+        dtype=np.int64,
+    )
+    rows, pairs, batches = (a.ravel() for a in np.indices((len(base), len(experts), len(sizes))))
+    tp, cp, pp, dp = base[rows].T
+    ep, etp = experts[pairs].T
+    size = sizes[batches]
+    # A micro-batch larger than a replica's share is no candidate, except the smallest, which stands for the batch rule.
+    keep = (size * dp <= batch) | (batches == 0)
+    keep &= ep * etp <= tp * cp * dp
+    # etp is 1 or tp unless pinned: other splits of a narrow expert only add communication.
+    if constraints.pinned("etp") is None:
+        keep &= (etp == 1) | (etp == tp)
+    columns = dict(zip(MESH_AXES, (tp, cp, pp, dp, ep, etp, size, np.maximum(batch // (size * dp), 1)), strict=True))
+    for axis in ("num_microbatches",):
+        if constraints.touches(axis):
+            allowed = {int(v) for v in np.unique(columns[axis]) if constraints.allows(axis, int(v))}
+            keep &= np.isin(columns[axis], sorted(allowed))
+    return {axis: column[keep] for axis, column in columns.items()}
+
+
+def stage_options(request: SearchRequest, pp: int) -> tuple[tuple[int, int, int], ...]:
+    """(vpp, layout, schedule) for one pipeline depth: chunk counts that the layers allow, each distinct layout once."""
+    constraints, layers = request.constraints, request.scenario.model.num_layers
+    deepest = min(_MOST_CHUNKS, max(1, (layers + 2) // pp)) if pp > 1 else 1
+    found: list[tuple[int, int, int]] = []
+    for vpp in constraints.domain("vpp", range(1, deepest + 1)):
+        seen: set[object] = set()
+        for layout in Layout:
+            chunks = layers_per_chunk(layers, pp, vpp, layout)
+            if chunks is None or chunks in seen:
+                continue
+            seen.add(chunks)
+            for schedule, name in enumerate(SCHEDULES):
+                interleaved = name == "interleaved_1f1b"
+                fits = (vpp > 1) == interleaved
+                offered = name in request.scenario.framework.schedules or constraints.pinned("schedule") is not None
+                if fits and offered and constraints.allows("schedule", schedule):
+                    found.append((vpp, int(layout), schedule))
+    return tuple(found)
+
+
+def sharding_options(request: SearchRequest, tp: int, cp: int, dp: int) -> tuple[tuple[int, int, int], ...]:
+    """(zero_stage, dp_replicate, dp_shard): nothing sharded, or shards over all replicas, or within one scale-up domain."""
+    constraints, scenario = request.constraints, request.scenario
+    stages = constraints.domain("zero_stage", scenario.framework.zero_stages)
+    shards = {dp}
+    inside = [s for s in divisors(dp) if 1 < s < dp and tp * cp * s <= scenario.cluster.scale_up_devices]
+    shards.update(inside[-1:])
+    for axis, of in (("dp_shard", lambda v: v), ("dp_replicate", lambda v: dp // v)):
+        for value in constraints.pinned(axis) or ():
+            if dp % value == 0:
+                shards.add(of(value))
+    found: list[tuple[int, int, int]] = []
+    for zero in stages:
+        for shard in sorted({1} if zero == 0 else shards, reverse=True):
+            # One replica has nothing to shard over; stage 0 would say the same with other words.
+            if zero > 0 and shard == 1 and dp > 1:
+                continue
+            replicas = dp // shard
+            if constraints.allows("dp_shard", shard) and constraints.allows("dp_replicate", replicas):
+                found.append((zero, replicas, shard))
+    return tuple(found)
+
+
+def offered_cp_comm(request: SearchRequest) -> tuple[int, ...]:
+    """Codes of the CP exchanges that the framework has and pins leave."""
+    offered = [CP_COMM_TYPES.index(kind) for kind in request.scenario.framework.cp_comm_types]
+    return request.constraints.domain("cp_comm_type", offered)

@@ -1,0 +1,312 @@
+"""The independent checker: against the vectorised rules on random plans, and on plans that people have run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from costmodel.calibration.calibration import Calibration
+from costmodel.catalog.cluster_catalog import load_cluster
+from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
+from costmodel.catalog.model_catalog import load_model
+from costmodel.checker import check_plan
+from costmodel.errors import UnknownName
+from costmodel.rules import broken, broken_by, rules_for
+from costmodel.scenario import Scenario
+from costmodel.spec.model import ModelSpec
+from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
+from costmodel.spec.workload import Workload
+from costmodel.stages import Layout, layers_per_chunk
+from costmodel.table import AXES, PlanTable
+
+INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
+
+# Megatron's GPT of a trillion parameters (Narayanan 2021, arXiv 2104.04473, table 1).
+GPT_1T = ModelSpec(
+    name="gpt-1t",
+    num_layers=128,
+    hidden_size=25600,
+    num_heads=160,
+    num_kv_heads=160,
+    head_dim=160,
+    ffn_hidden_size=102400,
+    vocab_size=51200,
+    gated_mlp=False,
+    tie_word_embeddings=True,
+)
+
+# Numbers that few degrees divide, so that every rule of divisibility gets to speak.
+ODD = ModelSpec(
+    name="odd",
+    num_layers=14,
+    hidden_size=1152,
+    num_heads=12,
+    num_kv_heads=6,
+    head_dim=96,
+    ffn_hidden_size=3080,
+    vocab_size=5000,
+    tie_word_embeddings=False,
+)
+
+
+def scenario_of(
+    model: ModelSpec,
+    devices: int,
+    batch: int,
+    seq_len: int,
+    version: str = "0.16",
+    cluster: str = "dgx-h100",
+    optimizer: str = "adamw",
+    **framework: Any,
+) -> Scenario:
+    """A question under one version of Megatron-Core; rules need no calibration."""
+    return Scenario(
+        model=model,
+        cluster=load_cluster(cluster),
+        devices=devices,
+        workload=Workload(
+            global_batch_size=batch,
+            seq_len=seq_len,
+            precision=load_precision("bf16"),
+            optimizer=load_optimizer(optimizer),
+        ),
+        framework=load_framework("megatron-core", version).model_copy(update=framework),
+        calibration=Calibration(name="none", retrieved="", source="", parameters=()),
+    )
+
+
+def row_of(scenario: Scenario, **axes: int) -> dict[str, int]:
+    """A row from the axes that matter; the rest follows from them."""
+    row = dict.fromkeys(AXES, 1) | {"cp_comm_type": 0, "layout": 0, "recompute": 0, "schedule": 1, "zero_stage": 1}
+    row |= axes
+    row.setdefault("dp", scenario.devices // (row["tp"] * row["cp"] * row["pp"]))
+    row["dp_shard"] = row["dp"] // row["dp_replicate"]
+    if "num_microbatches" not in axes:
+        row["num_microbatches"] = scenario.workload.global_batch_size // (row["micro_batch_size"] * row["dp"])
+    return row
+
+
+def plan_of(scenario: Scenario, row: dict[str, int], **changes: Any) -> Plan:
+    """The row as a plan, without the validation that would refuse some of the illegal ones."""
+    chunks = layers_per_chunk(scenario.model.num_layers, row["pp"], row["vpp"], Layout(row["layout"]))
+    assert chunks is not None
+    shared = ("tp", "cp", "ep", "etp", "dp", "dp_replicate", "dp_shard", "pp", "vpp", "zero_stage", "micro_batch_size")
+    fields = {axis: row[axis] for axis in shared} | {
+        "num_microbatches": row["num_microbatches"],
+        "cp_comm_type": CP_COMM_TYPES[row["cp_comm_type"]],
+        "sequence_parallel": row["tp"] > 1,
+        "global_batch_size": scenario.workload.global_batch_size,
+        "seq_len": scenario.workload.seq_len,
+        "devices_used": row["tp"] * row["cp"] * row["dp"] * row["pp"],
+        "schedule": SCHEDULES[row["schedule"]],
+        "layers_per_stage": tuple(sum(device) for device in chunks),
+        "layers_per_chunk": chunks if row["vpp"] > 1 else None,
+        "recompute": RECOMPUTES[row["recompute"]],
+        "recomputed_layers_per_stage": (0,) * row["pp"],
+        "precision": scenario.workload.precision.name,
+        "optimizer": scenario.workload.optimizer.name,
+        "framework": scenario.framework.name,
+        "framework_version": scenario.framework.version,
+    }
+    return Plan.model_construct(**(fields | changes))
+
+
+def slugs(plan: Plan, scenario: Scenario) -> set[str]:
+    return {violation.rule for violation in check_plan(plan, scenario)}
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> Scenario:
+    name = draw(st.sampled_from(["odd", "llama-3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b"]))
+    offers: dict[str, Any] = {}
+    if draw(st.integers(0, 4)) == 0:
+        offers = {"zero_stages": (0, 1), "cp_comm_types": ("p2p",)}
+    return scenario_of(
+        ODD if name == "odd" else load_model(name),
+        devices=draw(st.sampled_from([8, 12, 32, 64, 96])),
+        batch=draw(st.sampled_from([48, 64, 96])),
+        seq_len=draw(st.sampled_from([1536, 4096, 4100])),
+        version=draw(st.sampled_from(load_framework("megatron-core").versions)),
+        optimizer=draw(st.sampled_from(["adamw", "adamw", "muon"])),
+        **offers,
+    )
+
+
+def mostly(usual: list[int], odd: list[int]) -> st.SearchStrategy[int]:
+    return st.sampled_from(usual * (6 * len(odd) // len(usual) + 1) + odd)
+
+
+@st.composite
+def rows(draw: st.DrawFn, scenario: Scenario) -> dict[str, int]:
+    """Plans close to legal: most axes follow from the others, then one or two may be changed."""
+    tp, cp, pp = (
+        draw(mostly([1, 2, 4], [3, 8])),
+        draw(mostly([1, 2], [3, 4, 8])),
+        draw(mostly([1, 2, 4], [3, 7, 16, 64])),
+    )
+    dp = max(scenario.devices // (tp * cp * pp), 1)
+    vpp = draw(mostly([1, 2], [3, 32])) if pp > 1 else 1
+    zero = draw(st.integers(0, 3))
+    replicate = dp if zero == 0 else draw(st.sampled_from([n for n in (1, 1, 2, 4) if dp % n == 0]))
+    size = draw(st.sampled_from([1, 1, 2]))
+    moe = scenario.model.moe is not None
+    row = {
+        "tp": tp,
+        "cp": cp,
+        "cp_comm_type": draw(st.integers(0, 2)) if cp > 1 else 0,
+        "ep": draw(mostly([1, 2, 4, 8], [3])) if moe else 1,
+        "etp": draw(mostly([1, 2], [3])) if moe else 1,
+        "dp": dp,
+        "dp_replicate": replicate,
+        "dp_shard": dp // replicate,
+        "pp": pp,
+        "vpp": vpp,
+        "layout": draw(st.integers(0, 2)),
+        "zero_stage": zero,
+        "micro_batch_size": size,
+        "num_microbatches": max(scenario.workload.global_batch_size // (size * dp), 1),
+        "recompute": draw(st.integers(0, 2)),
+        "schedule": INTERLEAVED if vpp > 1 else SCHEDULES.index("1f1b"),
+    }
+    for axis in draw(st.lists(st.sampled_from(AXES), max_size=2)):
+        limits = {
+            "cp_comm_type": (0, 2),
+            "layout": (0, 2),
+            "recompute": (0, 2),
+            "schedule": (0, 5),
+            "zero_stage": (0, 3),
+        }
+        row[axis] = draw(st.integers(*limits.get(axis, (1, 9))))
+    return row
+
+
+def test_the_checker_and_the_rules_agree_on_random_plans() -> None:
+    seen: Counter[str] = Counter()
+
+    @settings(max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(data=st.data())
+    def agree(data: st.DataObject) -> None:
+        scenario = data.draw(questions())
+        drawn = data.draw(st.lists(rows(scenario), min_size=30, max_size=40))
+        by_rule = broken_by(scenario, PlanTable.of_rows(drawn))
+        for index, row in enumerate(drawn):
+            expected = {name for name, where in by_rule.items() if where[index]}
+            seen.update(expected or {"legal"})
+            # A layout that can't be made is no plan; the checker never sees one.
+            if layers_per_chunk(scenario.model.num_layers, row["pp"], row["vpp"], Layout(row["layout"])) is None:
+                assert expected & {"layout_feasible", "pipeline_within_layers"}
+                continue
+            seen["compared"] += 1
+            found = slugs(plan_of(scenario, row), scenario)
+            assert found == expected, (scenario.model.name, scenario.framework.version, row)
+
+    agree()
+    assert seen["compared"] > 3000
+    assert 500 < seen["legal"] < seen["compared"] - 500
+    at_any_version = {
+        rule.name for version in ("0.9", "0.16") for rule in rules_for(load_framework("megatron-core", version))
+    }
+    assert at_any_version - set(seen) == set(), "rules that no plan broke"
+
+
+LLAMA = scenario_of(load_model("llama-3.1-405b"), 16384, 2048, 8192)
+DEEPSEEK = scenario_of(load_model("deepseek-v3"), 2048, 15360, 4096, cluster="h800-8x400g")
+TRILLION = scenario_of(GPT_1T, 3072, 3072, 2048, "0.9", "dgx-a100-80gb")
+
+
+def at(scenario: Scenario, version: str) -> Scenario:
+    return scenario.model_copy(update={"framework": load_framework("megatron-core", version)})
+
+
+@pytest.mark.parametrize(
+    ("scenario", "row", "layers"),
+    [
+        # arXiv 2407.21783, table 4 and section 3.3.2, by each of Megatron's three ways to say it.
+        (LLAMA, {"tp": 8, "pp": 16}, (7, *[8] * 14, 7)),
+        (at(LLAMA, "0.9"), {"tp": 8, "pp": 16}, (7, *[8] * 14, 7)),
+        (at(LLAMA, "0.12"), {"tp": 8, "pp": 16, "layout": 2}, (7, *[8] * 14, 7)),
+        (at(LLAMA, "0.12"), {"tp": 8, "pp": 16, "layout": 2, "vpp": 8, "schedule": INTERLEAVED}, (7, *[8] * 14, 7)),
+        # arXiv 2412.19437, section 3.2, with 1f1b in place of DualPipe: ep 64 inside dp 128.
+        (DEEPSEEK, {"tp": 1, "pp": 16, "ep": 64}, None),
+        # arXiv 2104.04473, table 1.
+        (TRILLION, {"tp": 8, "pp": 64}, (2,) * 64),
+        (TRILLION, {"tp": 8, "pp": 64, "vpp": 2, "schedule": INTERLEAVED}, (2,) * 64),
+    ],
+)
+def test_published_plans_are_legal(scenario: Scenario, row: dict[str, int], layers: tuple[int, ...] | None) -> None:
+    whole = row_of(scenario, dp=scenario.devices // (row["tp"] * row["pp"]), **row)
+    plan = plan_of(scenario, whole)
+    assert broken(scenario, whole) == ()
+    assert check_plan(plan, scenario) == ()
+    assert Plan.model_validate(plan.model_dump()) == plan
+    if layers is not None:
+        assert plan.layers_per_stage == layers
+
+
+def test_the_published_degrees_are_those_of_the_papers() -> None:
+    assert row_of(LLAMA, tp=8, pp=16, dp=128)["num_microbatches"] == 16
+    assert row_of(TRILLION, tp=8, pp=64, dp=6)["num_microbatches"] == 512
+
+
+def test_folk_rules_that_are_false() -> None:
+    mixtral = scenario_of(load_model("mixtral-8x7b"), 32, 48, 4096)
+    # EP may exceed DP: experts fold over tp as well (dp 4, ep 8 on 8 ranks of a stage).
+    wide = row_of(mixtral, tp=2, pp=4, dp=4, ep=8)
+    # The number of micro-batches needn't be a multiple of pp * vpp: 12 % (4 * 2) = 4.
+    interleaved = wide | {"vpp": 2, "schedule": INTERLEAVED}
+    assert interleaved["num_microbatches"] == 12
+    # A node isn't a limit of tp: slow, but legal.
+    across_nodes = row_of(mixtral, tp=16, dp=2, ep=8)
+    for row in (wide, interleaved, across_nodes):
+        assert broken(mixtral, row) == ()
+        assert check_plan(plan_of(mixtral, row), mixtral) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "slug", "numbers"),
+    [
+        ({"layers_per_stage": (8, 8, 8, 9)}, "layers_add_up", ("33", "32")),
+        ({"layers_per_stage": (16, 16)}, "layers_add_up", ("2", "4")),
+        ({"vpp": 2}, "chunks_add_up", ("2",)),
+        ({"layers_per_chunk": ((8,), (8,), (7,), (9,))}, "chunks_add_up", ("7", "8")),
+        ({"layers_per_chunk": ((4, 4),) * 4}, "chunks_add_up", ("vpp 1",)),
+        ({"recompute": "full", "recomputed_layers_per_stage": (9, 8, 8, 8)}, "recomputed_within_layers", ("9", "8")),
+        ({"recompute": "full", "recomputed_layers_per_stage": (8,)}, "recomputed_within_layers", ("8",)),
+        ({"recomputed_layers_per_stage": (1, 0, 0, 0)}, "recomputed_within_layers", ("1",)),
+        ({"devices_used": 65}, "devices_used_is_the_mesh", ("65", "64")),
+        ({"global_batch_size": 96}, "plan_matches_scenario", ("96", "48")),
+        ({"framework_version": "0.15"}, "plan_matches_scenario", ("0.15", "0.16")),
+        ({"sequence_parallel": False}, "sequence_parallel_follows_tp", ("2",)),
+    ],
+)
+def test_what_only_a_finished_plan_can_get_wrong(changes: dict[str, Any], slug: str, numbers: tuple[str, ...]) -> None:
+    scenario = scenario_of(load_model("mixtral-8x7b"), 64, 48, 4096)
+    row = row_of(scenario, tp=2, pp=4, dp=8, ep=8)
+    assert check_plan(plan_of(scenario, row), scenario) == ()
+    found = [
+        violation for violation in check_plan(plan_of(scenario, row, **changes), scenario) if violation.rule == slug
+    ]
+    assert found
+    assert all(number in found[0].reason for number in numbers)
+
+
+def test_sequence_parallelism_needs_ranks_to_split_over() -> None:
+    scenario = scenario_of(load_model("llama-3-8b"), 8, 48, 4096)
+    plan = plan_of(scenario, row_of(scenario, dp=8), sequence_parallel=True)
+    assert "sequence_parallel_follows_tp" in slugs(plan, scenario)
+
+
+def test_recomputed_layers_up_to_all_are_fine() -> None:
+    scenario = scenario_of(load_model("llama-3-8b"), 8, 48, 4096)
+    plan = plan_of(scenario, row_of(scenario, dp=8, recompute=2), recomputed_layers_per_stage=(32,))
+    assert check_plan(plan, scenario) == ()
+
+
+def test_a_framework_without_rules_is_refused() -> None:
+    scenario = scenario_of(load_model("llama-3-8b"), 8, 48, 4096, name="nobody-s")
+    with pytest.raises(UnknownName, match="framework"):
+        check_plan(plan_of(scenario, row_of(scenario, dp=8)), scenario)

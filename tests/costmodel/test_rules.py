@@ -1,0 +1,347 @@
+"""Every rule with a plan that passes and one that doesn't, and what the rules say about whole tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costmodel.calibration.calibration import Calibration
+from costmodel.catalog.cluster_catalog import load_cluster
+from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
+from costmodel.catalog.model_catalog import load_model
+from costmodel.errors import UnknownName
+from costmodel.rules import Rule, broken, broken_by, legal_mask, rules_for
+from costmodel.rules.general import GENERAL_RULES
+from costmodel.rules.megatron import MEGATRON_RULES
+from costmodel.rules.rule import as_columns
+from costmodel.scenario import Scenario
+from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
+from costmodel.spec.workload import Workload
+from costmodel.stages import Layout
+from costmodel.table import PlanTable
+
+INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
+GPIPE = SCHEDULES.index("gpipe")
+ALL_GATHER = CP_COMM_TYPES.index("all_gather")
+A2A = CP_COMM_TYPES.index("a2a")
+
+BASE = {
+    "tp": 2,
+    "cp": 1,
+    "cp_comm_type": 0,
+    "ep": 1,
+    "etp": 1,
+    "dp": 8,
+    "dp_replicate": 1,
+    "dp_shard": 8,
+    "pp": 4,
+    "vpp": 1,
+    "layout": 0,
+    "zero_stage": 1,
+    "micro_batch_size": 1,
+    "num_microbatches": 16,
+    "recompute": 0,
+    "schedule": SCHEDULES.index("1f1b"),
+}
+
+
+def scenario_of(
+    model: str = "llama-3-8b", version: str = "0.16", optimizer: str = "adamw", **framework: Any
+) -> Scenario:
+    """128 sequences of 8192 on 64 H100s under one version of Megatron-Core."""
+    return Scenario(
+        model=load_model(model),
+        cluster=load_cluster("dgx-h100"),
+        devices=64,
+        workload=Workload(
+            global_batch_size=128,
+            seq_len=8192,
+            precision=load_precision("bf16"),
+            optimizer=load_optimizer(optimizer),
+        ),
+        framework=load_framework("megatron-core", version).model_copy(update=framework),
+        calibration=Calibration(name="none", retrieved="", source="", parameters=()),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A plan that passes, one that fails (both as changes to BASE), and the whole line that says why."""
+
+    fails: dict[str, int]
+    reason: str
+    passes: dict[str, int] = field(default_factory=dict)
+    scenario: dict[str, Any] = field(default_factory=dict)
+
+
+MOE = {"model": "mixtral-8x7b"}
+EQUAL_OR_ENDS = (
+    "Megatron-Core 0.13 only has equal chunks, embedding and loss counted as layers, "
+    "a first and last stage of their own size"
+)
+
+CASES = {
+    "enough_devices": Case(fails={"dp": 16}, reason="tp 2 * cp 1 * dp 16 * pp 4 = 128, must be at most devices 64"),
+    "idle_devices_are_whole_nodes": Case(
+        passes={"dp": 7},
+        fails={"tp": 1, "dp": 15},
+        reason="devices 64 - used 60 = 4 idle; 4 % devices_per_node 8 = 4, must be 0",
+    ),
+    "batch_divisible": Case(fails={"dp": 7}, reason="global_batch_size 128 % (micro_batch_size * dp) 7 = 2, must be 0"),
+    "microbatches_fill_batch": Case(
+        passes={"micro_batch_size": 2, "num_microbatches": 8},
+        fails={"num_microbatches": 8},
+        reason="num_microbatches 8 must be global_batch_size 128 // (micro_batch_size 1 * dp 8) = 16 and at least 1",
+    ),
+    "experts_need_moe": Case(fails={"ep": 2}, reason="llama-3-8b has 0 experts: ep 2 and etp 1 must be 1"),
+    "experts_divisible_by_ep": Case(
+        scenario=MOE, passes={"ep": 4}, fails={"ep": 3}, reason="num_experts 8 % ep 3 = 2, must be 0"
+    ),
+    "pipeline_within_layers": Case(passes={"pp": 32}, fails={"pp": 64}, reason="pp 64 must be at most num_layers 32"),
+    "layout_feasible": Case(
+        passes={"vpp": 8, "layout": Layout.EMBEDDING_AND_LOSS_COUNT},
+        fails={"vpp": 16, "layout": Layout.EMBEDDING_AND_LOSS_COUNT},
+        reason="num_layers 32 on pp 4 * vpp 16 = 64 chunks: layout EMBEDDING_AND_LOSS_COUNT "
+        "leaves an end below 0 layers",
+    ),
+    "every_stage_has_a_layer": Case(
+        passes={"pp": 32},
+        fails={"pp": 32, "layout": Layout.LOSS_COUNTS},
+        reason="num_layers 32 on pp 32 split as 1,2,1x29,0 leaves a device with 0 decoder layers, must be at least 1",
+    ),
+    "schedule_known": Case(
+        passes={"schedule": INTERLEAVED},
+        fails={"schedule": GPIPE},
+        reason="schedule gpipe with pp 4: Megatron-Core 0.16 has 1f1b, interleaved_1f1b",
+    ),
+    "schedule_fits_chunks": Case(
+        passes={"schedule": INTERLEAVED, "vpp": 2},
+        fails={"vpp": 2},
+        reason="schedule 1f1b with pp 4, vpp 2: needs vpp 1",
+    ),
+    "zero_stage_known": Case(
+        scenario={"zero_stages": (0, 1)}, fails={"zero_stage": 2}, reason="zero_stage 2: Megatron-Core has 0, 1"
+    ),
+    "dp_is_replicate_times_shard": Case(
+        passes={"dp_replicate": 2, "dp_shard": 4},
+        fails={"dp_shard": 4},
+        reason="dp_replicate 1 * dp_shard 4 = 4, must be dp 8",
+    ),
+    "unsharded_has_one_shard": Case(
+        passes={"zero_stage": 0, "dp_replicate": 8, "dp_shard": 1},
+        fails={"zero_stage": 0},
+        reason="zero_stage 0 shards nothing: dp_shard 8 must be 1",
+    ),
+    "cp_comm_type_known": Case(
+        scenario={"cp_comm_types": ("p2p",)},
+        passes={"cp": 2},
+        fails={"cp": 2, "cp_comm_type": ALL_GATHER},
+        reason="cp_comm_type all_gather with cp 2: Megatron-Core has p2p",
+    ),
+    "cp_comm_type_canonical": Case(
+        passes={"cp": 2, "cp_comm_type": A2A},
+        fails={"cp_comm_type": A2A},
+        reason="cp_comm_type a2a means nothing with cp 1: such a plan is listed once, as p2p",
+    ),
+    "expert_mesh_divides_world": Case(
+        scenario=MOE,
+        passes={"ep": 8, "etp": 2},
+        fails={"ep": 8, "etp": 4},
+        reason="tp * cp * dp 16 % (ep * etp) 32 = 16, must be 0",
+    ),
+    "heads_divisible_by_tp": Case(fails={"tp": 3}, reason="num_heads 32 % tp 3 = 2, must be 0"),
+    "kv_heads_divisible_by_tp": Case(
+        scenario={"version": "0.15"},
+        passes={"tp": 8},
+        fails={"tp": 16},
+        reason="num_kv_heads 8 % tp 16 = 8, must be 0",
+    ),
+    "kv_heads_match_tp": Case(
+        passes={"tp": 16},
+        fails={"tp": 12},
+        reason="num_kv_heads 8 % tp 12 = 8 and tp 12 % num_kv_heads 8 = 4, one of them must be 0",
+    ),
+    "hidden_divisible_by_tp": Case(fails={"tp": 3}, reason="hidden_size 4096 % tp 3 = 1, must be 0"),
+    "ffn_divisible_by_tp": Case(fails={"tp": 3}, reason="ffn_hidden_size 14336 % tp 3 = 2, must be 0"),
+    "shared_expert_ffn_divisible_by_tp": Case(
+        scenario={"model": "deepseek-v3"},
+        fails={"tp": 3},
+        reason="shared_expert_ffn_hidden_size 2048 % tp 3 = 2, must be 0",
+    ),
+    "expert_ffn_divisible_by_etp": Case(
+        scenario=MOE,
+        passes={"etp": 2},
+        fails={"etp": 3},
+        reason="expert_ffn_hidden_size 14336 % etp 3 = 2, must be 0",
+    ),
+    "layers_expressible": Case(
+        scenario={"version": "0.13"},
+        fails={"pp": 5},
+        reason=f"num_layers 32 on pp 5 * vpp 1 as 6,7x2,6x2: {EQUAL_OR_ENDS}",
+    ),
+    "microbatches_divisible_by_pp": Case(
+        # A multiple of pp * vpp = 8 is a folk rule: 12 will do.
+        passes={"schedule": INTERLEAVED, "vpp": 2, "num_microbatches": 12},
+        fails={"schedule": INTERLEAVED, "vpp": 2, "num_microbatches": 6},
+        reason="num_microbatches 6 % pp 4 = 2, must be 0",
+    ),
+    "sequence_divisible_by_cp": Case(
+        passes={"cp": 4}, fails={"cp": 3}, reason="seq_len 8192 % (2 * cp) 6 = 2, must be 0"
+    ),
+    "sequence_divisible_by_tp": Case(
+        passes={"cp": 3, "tp": 1}, fails={"tp": 3}, reason="seq_len 8192 % (cp * tp) 3 = 2, must be 0"
+    ),
+    "a2a_needs_ulysses": Case(
+        scenario={"version": "0.10"},
+        passes={"cp": 2},
+        fails={"cp": 2, "cp_comm_type": A2A},
+        reason="cp 2 by a2a: Megatron-Core 0.10 doesn't have it yet",
+    ),
+    "a2a_heads_divisible_by_cp": Case(
+        passes={"cp": 16, "cp_comm_type": A2A},
+        fails={"cp": 64, "cp_comm_type": A2A},
+        reason="num_heads 32 % (tp * cp) 128 = 32, must be 0",
+    ),
+    "a2a_kv_heads_divisible_by_cp": Case(
+        passes={"cp": 4, "cp_comm_type": A2A},
+        fails={"cp": 8, "cp_comm_type": A2A},
+        reason="num_kv_heads 8 % (tp * cp) 16 = 8, must be 0",
+    ),
+    "gradient_sharding_needs_megatron_fsdp": Case(
+        scenario={"version": "0.13"},
+        fails={"zero_stage": 2},
+        reason="zero_stage 2 needs Megatron-FSDP, which 0.13 lacks",
+    ),
+    "megatron_fsdp_optimizer": Case(
+        scenario={"optimizer": "muon"},
+        fails={"zero_stage": 3},
+        reason="zero_stage 3 with optimizer muon: Megatron-FSDP has adam and sgd",
+    ),
+    "replicas_need_optimizer_instances": Case(
+        scenario={"version": "0.10"},
+        passes={"zero_stage": 0, "dp_replicate": 8},
+        fails={"dp_replicate": 2},
+        reason="dp_replicate 2 with zero_stage 1: 0.10 can't run several instances of the sharded optimizer, "
+        "dp_replicate must be 1",
+    ),
+    "expert_dp_divisible_by_replicas": Case(
+        scenario=MOE,
+        passes={"ep": 8, "dp_replicate": 2},
+        fails={"ep": 8, "dp_replicate": 4},
+        reason="tp * cp * dp 16 % (ep * etp * dp_replicate) 32 = 16, must be 0",
+    ),
+}
+
+
+def test_every_rule_has_a_case_and_a_name_of_its_own() -> None:
+    names = [rule.name for rule in (*GENERAL_RULES, *MEGATRON_RULES)]
+    assert len(set(names)) == len(names)
+    assert set(names) == set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rule_passes_one_plan_and_says_why_it_refuses_another(name: str) -> None:
+    case = CASES[name]
+    scenario = scenario_of(**case.scenario)
+    rule = next(rule for rule in rules_for(scenario.framework) if rule.name == name)
+
+    def holds(changes: dict[str, int]) -> bool:
+        # Only the axes that it declares: a rule that read another one would fail here.
+        return bool(rule.holds(scenario, as_columns({axis: (BASE | changes)[axis] for axis in rule.axes})))
+
+    assert holds(case.passes)
+    assert not holds(case.fails)
+    assert rule.reason(scenario, BASE | case.fails) == case.reason
+    assert (rule, case.reason) in broken(scenario, BASE | case.fails)
+    assert rule.source
+
+
+def test_a_legal_plan_breaks_nothing() -> None:
+    assert broken(scenario_of(), BASE) == ()
+
+
+def test_tables_agree_with_single_rows() -> None:
+    scenario = scenario_of("mixtral-8x7b", "0.13")
+    rows = [BASE | case.passes for case in CASES.values()] + [BASE | case.fails for case in CASES.values()]
+    table = PlanTable.of_rows(rows)
+    by_rule, legal = broken_by(scenario, table), legal_mask(scenario, table)
+    assert set(by_rule) == {rule.name for rule in rules_for(scenario.framework)}
+    for index, row in enumerate(rows):
+        expected = {rule.name for rule, _ in broken(scenario, row)}
+        assert {name for name, where in by_rule.items() if where[index]} == expected
+        assert legal[index] == (not expected)
+    assert 0 < legal.sum() < len(rows)
+
+
+def test_an_empty_table_is_fine() -> None:
+    scenario = scenario_of(version="0.9")
+    empty = PlanTable.of_rows([])
+    assert legal_mask(scenario, empty).shape == (0,)
+    assert all(where.shape == (0,) for where in broken_by(scenario, empty).values())
+
+
+def test_rules_work_on_grids_of_axis_values() -> None:
+    scenario = scenario_of(version="0.13")
+    tps, pps = np.array([1, 2, 3, 4, 8]), np.array([1, 2, 3, 5, 16, 64])
+    columns = as_columns(BASE) | {"tp": tps[:, np.newaxis], "pp": pps[np.newaxis, :]}
+    for rule in rules_for(scenario.framework):
+        grid = np.broadcast_to(rule.holds(scenario, columns), (len(tps), len(pps)))
+        for i, tp in enumerate(tps):
+            for j, pp in enumerate(pps):
+                one = rule.holds(scenario, as_columns(BASE | {"tp": int(tp), "pp": int(pp)}))
+                assert grid[i, j] == one, (rule.name, tp, pp)
+
+
+def test_inside_one_node_any_number_of_devices_may_be_used() -> None:
+    scenario = scenario_of().model_copy(update={"devices": 8})
+    row = BASE | {"dp": 3, "pp": 1}
+    assert "idle_devices_are_whole_nodes" not in {rule.name for rule, _ in broken(scenario, row)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "version", "legal"),
+    [
+        # 4,5,4,...,4,3 needs a layout string.
+        ({"pp": 8, "layout": Layout.LOSS_COUNTS}, "0.14", True),
+        ({"pp": 8, "layout": Layout.LOSS_COUNTS}, "0.13", False),
+        # 33 slots on 11 devices are 3,...,3,2: a last stage of its own size, in chunks the loss counted as a layer.
+        ({"pp": 11, "layout": Layout.LOSS_COUNTS}, "0.9", True),
+        ({"pp": 11, "vpp": 3, "layout": Layout.LOSS_COUNTS}, "0.9", False),
+        ({"pp": 11, "vpp": 3, "layout": Layout.LOSS_COUNTS}, "0.11", True),
+        # 17 - 1 on both ends is 16,16 by another name.
+        ({"pp": 2, "layout": Layout.EMBEDDING_AND_LOSS_COUNT}, "0.9", True),
+        ({"pp": 2, "vpp": 3}, "0.13", False),
+    ],
+)
+def test_which_version_can_say_which_split(changes: dict[str, int], version: str, legal: bool) -> None:
+    scenario = scenario_of(version=version)
+    names = {rule.name for rule, _ in broken(scenario, BASE | changes)}
+    assert ("layers_expressible" not in names) == legal
+
+
+def test_a_framework_without_rules_is_refused() -> None:
+    framework = load_framework("megatron-core").model_copy(update={"name": "megatron-cor"})
+    with pytest.raises(UnknownName, match="did you mean megatron-core"):
+        rules_for(framework)
+
+
+def test_versions_and_features_select_rules() -> None:
+    def rule(**limits: str) -> Rule:
+        return Rule(name="r", axes=(), holds=lambda s, c: np.True_, reason=lambda s, r: "", source="", **limits)
+
+    at = {version: load_framework("megatron-core", version) for version in ("0.9", "0.10", "0.15", "0.16")}
+    assert [rule(since="0.10").applies_to(spec) for spec in at.values()] == [False, True, True, True]
+    assert [rule(until="0.10").applies_to(spec) for spec in at.values()] == [True, True, False, False]
+    assert [rule(with_feature="kv_replication").applies_to(spec) for spec in at.values()] == [False] * 3 + [True]
+    assert [rule(without_feature="kv_replication").applies_to(spec) for spec in at.values()] == [True] * 3 + [False]
+    with pytest.raises(UnknownName):
+        rule(since="0.1").applies_to(at["0.9"])
+
+
+def test_the_document_lists_every_rule() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "rules.md").read_text(encoding="utf-8")
+    assert [name for name in CASES if f"| `{name}` |" not in document] == []
