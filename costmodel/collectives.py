@@ -1,12 +1,13 @@
 """Seconds of a collective over a tiered network.
 
-A group of ``group`` ranks whose neighbours lie ``stride`` devices apart has ``l_k`` members inside one unit of tier ``k``.
-Between the units of tier ``k-1`` inside one of tier ``k`` every byte crosses once per unit boundary, over the links of the
-``l_(k-1)`` members there (one ring per rail), so a large message is limited by the slowest of the tiers:
+A group of ``group`` ranks whose neighbours lie ``stride`` devices apart has ``l_k`` members inside one unit of tier
+``k``. Between the units of tier ``k-1`` inside one of tier ``k`` every byte crosses once per unit boundary, over the
+links of the ``l_(k-1)`` members there (one ring per rail), so a large message is limited by the slowest of the tiers:
 
     ring pass of S bytes:  max_k (u_k - 1) / u_k * S / (l_(k-1) * bandwidth_k),   u_k = l_k / l_(k-1)
 
-plus latency. An all-gather or a reduce-scatter is one ring pass, an all-reduce two (primer, "Cost model: ring vs tree").
+plus latency. An all-gather or a reduce-scatter is one ring pass, an all-reduce two (primer, "Cost model: ring vs
+tree").
 """
 
 from __future__ import annotations
@@ -79,8 +80,9 @@ def all_reduce(f: Facts, group: Num, stride: Num) -> TierCost:
 def all_to_all(f: Facts, group: Num, stride: Num, copies: Num, unit_limit: Num) -> TierCost:
     """Token exchange: ``S`` is what one device would send if every token went to one place.
 
-    Each token goes to ``copies`` of the group's ranks, drawn at random. Across a tier it is sent once per *unit* that it
-    reaches, not once per rank: ``(N - 1) * (1 - (1 - 1/N)^copies)`` remote units out of ``N`` on average, at most
+    Each token goes to ``copies`` of the group's ranks, drawn at random. Across a tier it is sent once per *unit*
+    that it reaches, not once per rank: ``(N - 1) * (1 - (1 - 1/N)^copies)`` remote units out of ``N`` on average, at
+        most
     ``unit_limit`` of them when the router limits itself (DeepSeek-V3, arXiv 2412.19437, section 2.1.2). Inside the
     innermost unit every copy that is not already in place moves.
     """
@@ -115,5 +117,7 @@ def point_to_point(f: Facts, stride: Num) -> TierCost:
 
 
 def ring_all_reduce_s(*, ranks: int, size_bytes: float, bandwidth_bytes_per_s: float, latency_s: float = 0.0) -> float:
-    """The textbook ring: ``2 (N-1) latency + 2 (N-1)/N S/B`` (primer, "Cost model: ring vs tree"), on a flat network."""
+    """The textbook ring: ``2 (N-1) latency + 2 (N-1)/N S/B`` (primer, "Cost model: ring vs tree"), on a flat
+    network.
+    """
     return 2 * (ranks - 1) * latency_s + 2 * (ranks - 1) / ranks * size_bytes / bandwidth_bytes_per_s

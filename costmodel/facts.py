@@ -1,13 +1,16 @@
-"""The numbers of a scenario in the form that terms read: every field a ``Num``, a scalar for one scenario or a column over runs.
+"""The numbers of a scenario in the form that terms read: every field a ``Num``.
 
-Symbols in formulas: h hidden, a heads, k KV heads, f feed-forward width, V vocabulary, s sequence, b micro-batch, L layers.
+A field is a scalar for one scenario, or a column over runs.
+
+Symbols in formulas: h hidden, a heads, k KV heads, f feed-forward width, V vocabulary, s sequence, b micro-batch, L
+layers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from costmodel.arrays import Num, num
 from costmodel.calibration.calibration import Parameters, stack
@@ -23,10 +26,9 @@ class ModelFacts:
     """A model as numbers. Widths are in elements; parameter counts are of one layer before any cut.
 
     Attributes:
-        query_width, key_width, value_width: per-token elements of Q, K and V over all heads; ``output_width`` enters the
-            output projection. ``qk_head_dim`` and ``v_head_dim`` are those of one head.
-        latent_width: elements of the compressed Q and KV of multi-head latent attention, computed on every tp rank; 0 without.
-        q_latent, kv_latent: the inputs of the two up-projections; ``hidden`` or 0 without latent attention.
+        qk_head_dim, v_head_dim: width of one head in scores and in values.
+        q_latent, kv_latent: inputs of the two up-projections of multi-head latent attention, 0 without.
+        kv_rope_width: the rotary part of the compressed keys, 0 without.
         window: sliding window in tokens; ``window_share`` is the share of layers that use it.
         dense_layers: leading dense layers; ``layers`` when there are no experts.
         expert_params: of one expert; ``moe_shared_params``: router and shared experts of one layer.
@@ -219,7 +221,7 @@ _Group = TypeVar("_Group", ModelFacts, HardwareFacts, WorkFacts)
 
 def _stacked(rows: list[_Group]) -> _Group:
     """One object whose every field is the column of that field over ``rows``."""
-    columns: dict[str, object] = {}
+    columns: dict[str, Any] = {}
     for field in fields(rows[0]):
         values = [getattr(row, field.name) for row in rows]
         if isinstance(values[0], tuple):

@@ -1,4 +1,7 @@
-"""Seconds of one kernel on one device: GEMM, attention core, memory-bound pass. Elementwise, so every size may be a column."""
+"""Seconds of one kernel on one device: GEMM, attention core, memory-bound pass.
+
+Elementwise, so every size may be a column.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,9 @@ def gemm_s(f: Facts, m: Num, n: Num, k: Num) -> Num:
     """Seconds of ``[m, k] @ [k, n]``; zero when a size is zero.
 
     ``launch + max(2mnk / (peak * e), bytes / bandwidth)`` with
-    ``e = gemm_efficiency * k / (k + k_half) * min(m, n) / (min(m, n) + mn_half)``: the roofline-plus-launch form fits single
-    GEMMs within 7-8 %, and the two saturation factors carry the loss on thin shards. A dimension off the alignment is slower.
+    ``e = gemm_efficiency * k / (k + k_half) * min(m, n) / (min(m, n) + mn_half)``: the roofline-plus-launch form
+    fits single GEMMs within 7-8 %, and the two saturation factors carry the loss on thin shards. A dimension off the
+    alignment is slower.
     """
     cal = f.cal
     thin = np.minimum(m, n)

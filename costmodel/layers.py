@@ -19,7 +19,9 @@ from costmodel.terms.term import Outputs
 Parts = dict[str, Num]
 
 POINTWISE_BACKWARD = 2.0
-"""An elementwise pass reads its saved input and the incoming gradient and writes one: about twice the forward's traffic."""
+"""An elementwise pass reads its saved input and the incoming gradient and writes one: about twice the forward's
+traffic.
+"""
 CP_BACKWARD = 2.0
 """Keys, values and their gradients travel in the backward pass: twice the forward's bytes."""
 

@@ -1,11 +1,12 @@
 """PlanTable -> PredictionTable: one code path in numpy for one plan, a whole space, or thousands of unrelated runs.
 
-Each term is evaluated once per distinct tuple of the axes it declares and gathered to the rows. Step time is a closed form:
+Each term is evaluated once per distinct tuple of the axes it declares and gathered to the rows. Step time is a
+closed form:
 
     step = max_s (m * W_s + R_s + O_s) + waiting * mean_s W_s + fixed
 
-with W_s the work of device s over all its chunks for one micro-batch, m micro-batches, R_s the exposed part of its gradient
-reduction and parameter gathering, O_s its optimizer step, and ``waiting`` from ``costmodel.schedules``.
+with W_s the work of device s over all its chunks for one micro-batch, m micro-batches, R_s the exposed part of its
+gradient reduction and parameter gathering, O_s its optimizer step, and ``waiting`` from ``costmodel.schedules``.
 """
 
 from __future__ import annotations
@@ -210,8 +211,8 @@ class _Work:
     def _end_of_step(self, ahead: Num, back: Num) -> tuple[Num, Num]:
         """Exposed gradient reduction and parameter gathering, and the optimizer's own pass, per stage.
 
-        Reduction hides under the backward pass of the last micro-batch on the stage, gathering under the forward pass of the
-        first; one layer's bucket has nothing left to hide under (primer, "Data parallelism (DDP)").
+        Reduction hides under the backward pass of the last micro-batch on the stage, gathering under the forward
+        pass of the first; one layer's bucket has nothing left to hide under (primer, "Data parallelism (DDP)").
         """
         f, o, zero = self.f, self.o, num(self.table["zero_stage"])
         dense, expert = stage_params(f, o, self.stages)
@@ -265,7 +266,9 @@ def _only(parts: Parts, name: str) -> Parts:
 
 
 def _codes(column: Ints) -> tuple[Ints, int]:
-    """Position of each value among the distinct ones, and how many there are; values are small non-negative integers."""
+    """Position of each value among the distinct ones, and how many there are; values are small non-negative
+    integers.
+    """
     present = np.zeros(int(column.max(initial=0)) + 1, dtype=np.int64)
     present[column] = 1
     rank = np.cumsum(present) - 1

@@ -4,7 +4,7 @@
 |---|---|---|
 | gpipe | p - 1 | m micro-batches (Huang 2018, arXiv 1811.06965) |
 | 1f1b | p - 1 | min(m, p - s) micro-batches (Narayanan 2021, arXiv 2104.04473, section 2.2) |
-| interleaved_1f1b | (p - 1) / v | min(m v, 2(p - s - 1) + (v - 1) p + 1) chunks (same, and Megatron-Core's warm-up count) |
+| interleaved_1f1b | (p - 1) / v | min(m v, 2(p - s - 1) + (v - 1) p + 1) chunks (same; Megatron-Core's warm-up) |
 | zb_h1 | (p - 1) / 3 | min(m, p - s) (Qi 2023, arXiv 2401.10241, table 2 with equal F, B, W) |
 | zb_v | 0 | min(2 m, 2 p) chunks of half size (same authors, arXiv 2405.15362) |
 """
@@ -18,8 +18,8 @@ from costmodel.spec.plan import SCHEDULES
 
 CODE = {name: code for code, name in enumerate(SCHEDULES)}
 WAITING_SHARE = {"gpipe": 1.0, "1f1b": 1.0, "interleaved_1f1b": 1.0, "zb_h1": 1.0 / 3.0, "zb_v": 0.0}
-"""Share of the classic (p - 1)/v chunks of waiting that a schedule keeps. DualPipe needs two copies of the parameters and is
-not priced yet; plans cannot name it until it is."""
+"""Share of the classic (p - 1)/v chunks of waiting that a schedule keeps. DualPipe needs two copies of the
+parameters and is not priced yet; plans cannot name it until it is."""
 
 _WAITING_BY_CODE = np.array([WAITING_SHARE.get(name, np.nan) for name in SCHEDULES])
 

@@ -1,9 +1,10 @@
 """How decoder layers are laid over pipeline devices and their chunks, and what each device then holds.
 
-Layouts here follow one recipe: layers as even as possible, the lighter chunks at the two ends, where embedding and head sit.
-``Layout`` says whether the embedding and the loss count as a layer of their own when the evenness is judged, as
-Megatron's ``account_for_embedding_in_pipeline_split`` / ``account_for_loss_in_pipeline_split`` do.
-For 126 layers on 16 devices the plain recipe gives Llama 3's published 7, 8, ..., 8, 7 (arXiv 2407.21783, section 3.3.2).
+Layouts here follow one recipe: layers as even as possible, the lighter chunks at the two ends, where embedding and
+head sit. ``Layout`` says whether the embedding and the loss count as a layer of their own when the evenness is
+judged, as Megatron's ``account_for_embedding_in_pipeline_split`` / ``account_for_loss_in_pipeline_split`` do.
+For 126 layers on 16 devices the plain recipe gives Llama 3's published 7, 8, ..., 8, 7 (arXiv 2407.21783, section
+3.3.2).
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def layers_per_chunk(num_layers: int, pp: int, vpp: int, layout: Layout) -> tupl
 
 @lru_cache(maxsize=1024)
 def _lighter_first(pp: int, vpp: int) -> tuple[tuple[int, int], ...]:
-    """(device, chunk) in the order in which chunks give up a layer: last device, first device, then the devices between.
+    """(device, chunk) in the order in which chunks give up a layer: last device, first device, then the devices
+    between.
 
     Going round device by device keeps device totals within one layer of each other.
     """

@@ -1,7 +1,8 @@
 """A calibration: named parameters, each keyed by what it was found on, with its standard error and source.
 
 A parameter row applies to an accelerator, a family of them, or any; to a precision or any; to a framework or any.
-``resolve`` picks for every parameter the row that says most about the case at hand, and reports what it had to fall back to.
+``resolve`` picks for every parameter the row that says most about the case at hand, and reports what it had to fall
+back to.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Parameters:
         compute_multiplier: how much longer a framework's kernels take than the bare ones.
         tp_exposed_share, ep_exposed_share, cp_exposed_share: share of the communication that no overlap hides.
         pp_exposed_share, pp_exposed_share_interleaved: share of a stage boundary's transfer that delays the stage.
-        dp_overlap_share: share of the backward (forward) pass of the last (first) micro-batch that hides reductions (gathers).
+        dp_overlap_share: share of the backward (forward) pass of the last (first) micro-batch that hides reductions
+            (gathers).
         fsdp_overlap_share: share of a layer's own compute that hides its gathers and reductions under ZeRO-2/3.
         gradient_wire_bytes, parameter_wire_bytes: bytes per parameter on the wire in reduction and gather.
         fixed_step_s, fixed_microbatch_s: host work per step, and per micro-batch and chunk of layers.

@@ -1,4 +1,7 @@
-"""A plan: how one training step is cut over the devices. Flat, as ``suggest --json`` prints it and ``plan.json`` holds it."""
+"""A plan: how one training step is cut over the devices.
+
+Flat, as ``suggest --json`` prints it and ``plan.json`` holds it.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ CP_COMM_TYPES: tuple[CpCommType, ...] = ("p2p", "all_gather", "a2a")
 class Plan(Frozen):
     """One complete way to run the step.
 
-    ``tp``, ``cp``, ``dp`` and ``pp`` span the dense mesh; ``etp`` and ``ep`` fold over the same devices for the experts,
-    so ``devices_used = tp * cp * dp * pp`` and ``expert_dp = tp * cp * dp / (ep * etp)``.
+    ``tp``, ``cp``, ``dp`` and ``pp`` span the dense mesh; ``etp`` and ``ep`` fold over the same devices for the
+    experts, so ``devices_used = tp * cp * dp * pp`` and ``expert_dp = tp * cp * dp / (ep * etp)``.
 
     Attributes:
         vpp: chunks of layers per device (virtual pipeline stages).

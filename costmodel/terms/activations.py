@@ -1,8 +1,8 @@
 """Saved activations of one layer for one micro-batch, by what is recomputed.
 
 Counted tensor by tensor, so that a GPT block without gating, with dropout and 16-bit activations gives the published
-``34 s b h`` (+ ``5 a s^2 b`` without a fused attention core), its tensor-parallel form ``s b h (10 + 24/t + 5 a s / (h t))`` and
-with sequence parallelism everything over ``t`` (Korthikanti 2022, arXiv 2205.05198, equations 1-4).
+``34 s b h`` (+ ``5 a s^2 b`` without a fused attention core), its tensor-parallel form ``s b h (10 + 24/t + 5 a s /
+(h t))`` and with sequence parallelism everything over ``t`` (Korthikanti 2022, arXiv 2205.05198, equations 1-4).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def block_bytes_per_token(
 ) -> Num:
     """Bytes per token that one attention block and one MLP save on one rank, with a fused attention core.
 
-    Widths are per rank. ``dropout`` counts two one-byte masks. ``norms_saved`` 0 drops the outputs of both norms, which are the
-    inputs of the QKV and the up-projection: they are recomputed from the norms' inputs.
+    Widths are per rank. ``dropout`` counts two one-byte masks. ``norms_saved`` 0 drops the outputs of both norms,
+    which are the inputs of the QKV and the up-projection: they are recomputed from the norms' inputs.
     """
     residual = (2.0 + 2.0 * norms_saved) * hidden * element_bytes + 2.0 * dropout * hidden
     cut = (qkv_width + output_width + ffn_input_width + ffn_width) * element_bytes
@@ -38,7 +38,9 @@ def block_bytes_per_token(
 
 
 def score_matrix_bytes_per_token(*, heads: Num, seq_len: Num, dropout: float = 1.0) -> Num:
-    """Bytes per token that an unfused core saves: softmax output and dropout output (2 each) and the mask: ``5 a s`` in all."""
+    """Bytes per token that an unfused core saves: softmax output and dropout output (2 each) and the mask: ``5 a s``
+    in all.
+    """
     return heads * seq_len * (2.0 + 3.0 * dropout)
 
 

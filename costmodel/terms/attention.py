@@ -19,7 +19,8 @@ def _projections_s(f: Facts, x: Axes) -> tuple[Num, Num]:
     """Forward seconds of (all projections, the part that recomputing the latent up-projections repeats)."""
     model, t = f.model, shapes.tokens(f, x)
     h, heads = model.hidden, shapes.heads(f, x)
-    # Multi-head latent attention: down-projections are computed whole on every tp rank, up-projections are cut by heads.
+    # Multi-head latent attention: down-projections are computed whole on every tp rank, up-projections are cut by
+    # heads.
     query_input = h * (1.0 - model.is_mla) + model.is_mla * (model.q_latent + h * (model.q_latent == 0))
     query = heads * model.qk_head_dim
     plain_width = (1.0 - model.is_mla) * shapes.qkv_width(f, x)

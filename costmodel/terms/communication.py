@@ -1,7 +1,7 @@
 """Communication inside and between layers: tensor, context, expert and pipeline parallelism.
 
-Each output is the seconds of one forward pass of one layer (or of one boundary); the backward pass moves as much unless a
-docstring says otherwise. What of it is exposed is decided where compute is known, in ``costmodel.predict``.
+Each output is the seconds of one forward pass of one layer (or of one boundary); the backward pass moves as much
+unless a docstring says otherwise. What of it is exposed is decided where compute is known, in ``costmodel.predict``.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ def _tensor_parallel(f: Facts, x: Axes) -> Outputs:
 def _context_parallel(f: Facts, x: Axes) -> Outputs:
     """Exchange of keys and values (primer, "Context parallelism and ring attention").
 
-    ``cp_hideable_s`` overlaps with attention, ``cp_exposed_s`` cannot. Ring: c - 1 hops of one K/V chunk. All-gather: the whole
-    K/V before attention starts (Llama 3). Ulysses: all-to-all of Q, K, V before and of the output after attention.
+    ``cp_hideable_s`` overlaps with attention, ``cp_exposed_s`` cannot. Ring: c - 1 hops of one K/V chunk.
+    All-gather: the whole K/V before attention starts (Llama 3). Ulysses: all-to-all of Q, K, V before and of the
+    output after attention.
     """
     t, element = shapes.tokens(f, x), f.work.activation_bytes
     kv = shapes.kv_heads(f, x) * (f.model.qk_head_dim + f.model.v_head_dim)

@@ -1,8 +1,9 @@
 """Gradient reduction and parameter gathering over the data-parallel meshes.
 
-Dense parameters are reduced over ``dp * cp`` ranks, expert parameters over ``expert_dp = tp cp dp / (ep etp)`` ranks. What is
-sharded is cut over ``dp_shard``; with ``dp_replicate > 1`` (HSDP) the shards are all-reduced once more across the replicas.
-Seconds per byte of the *full* (unsharded) buffer, with latency, so that stages of any size share one term.
+Dense parameters are reduced over ``dp * cp`` ranks, expert parameters over ``expert_dp = tp cp dp / (ep etp)``
+ranks. What is sharded is cut over ``dp_shard``; with ``dp_replicate > 1`` (HSDP) the shards are all-reduced once
+more across the replicas. Seconds per byte of the *full* (unsharded) buffer, with latency, so that stages of any size
+share one term.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ def _experts(f: Facts, x: Axes) -> Outputs:
     routed = shapes.routed_tokens(f, x)
     width = f.model.expert_ffn / x.etp
     local = f.model.experts / x.ep
-    # One grouped GEMM per projection over the local experts: as fast as the mean expert's rows allow, at the grouped factor.
-    # The fullest device sets the pace of its expert-parallel group.
+    # One grouped GEMM per projection over the local experts: as fast as the mean expert's rows allow, at the grouped
+    # factor. The fullest device sets the pace of its expert-parallel group.
     per_expert = routed / local * f.cal.expert_imbalance
     grouped = (
         local * _mlp_s(f, per_expert, width) - (local - 1.0) * 2.0 * f.cal.gemm_launch_s * f.cal.compute_multiplier

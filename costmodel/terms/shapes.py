@@ -49,7 +49,7 @@ def up_projections(f: Facts) -> Num:
 def routed_tokens(f: Facts, x: Axes) -> Num:
     """Token copies that one device's experts work on when routing is balanced.
 
-    Every device of the expert mesh starts from ``tokens / tp`` tokens (sequence parallel), sends ``top_k`` copies of each and
-    receives as many; expert tensor parallelism gathers the copies of its ``etp`` ranks.
+    Every device of the expert mesh starts from ``tokens / tp`` tokens (sequence parallel), sends ``top_k`` copies of
+    each and receives as many; expert tensor parallelism gathers the copies of its ``etp`` ranks.
     """
     return tokens(f, x) / x.tp * f.model.top_k * x.etp

@@ -1,7 +1,7 @@
 """Model state per device: how many parameters live there, and the bytes that each carries.
 
-Published anchors (tests): 7.5B parameters on 64-way data parallelism take 120 / 31.4 / 16.6 / 1.9 GB with ZeRO 0 / 1 / 2 / 3
-(Rajbhandari 2019, arXiv 1910.02054, figure 1).
+Published anchors (tests): 7.5B parameters on 64-way data parallelism take 120 / 31.4 / 16.6 / 1.9 GB with ZeRO 0 / 1
+/ 2 / 3 (Rajbhandari 2019, arXiv 1910.02054, figure 1).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def state_bytes(
 
 def _evaluate(f: Facts, x: Axes) -> Outputs:
     model = f.model
-    # Multi-head latent attention keeps its down-projections whole on every rank; grouped KV heads are copied past one a rank.
+    # Multi-head latent attention keeps its down-projections whole on every rank; grouped KV heads are copied past
+    # one a rank.
     whole = model.is_mla * model.hidden * (model.q_latent + model.kv_latent + model.kv_rope_width)
     kv_width = model.kv_heads * (model.qk_head_dim + model.v_head_dim) * (1.0 - model.is_mla)
     copied = np.maximum(x.tp / model.kv_heads, 1.0)

@@ -1,14 +1,14 @@
 """Relaxations: what plans take and need at least, as numbers small enough for tables.
 
-The closed form of the step time is ``max_s (m W_s + R_s + O_s) + waiting * mean W + fixed``. A maximum is at least the mean, and at
-least what the stage with most layers does, so with ``body`` and ``ends`` the seconds of one micro-batch in all layers and at both
-ends of the model, p stages, and ``share`` the largest stage's share of the layers
+The closed form of the step time is ``max_s (m W_s + R_s + O_s) + waiting * mean W + fixed``. A maximum is at least
+the mean, and at least what the stage with most layers does, so with ``body`` and ``ends`` the seconds of one
+micro-batch in all layers and at both ends of the model, p stages, and ``share`` the largest stage's share of the layers
 
     step >= (m + waiting) * ((body + ends) / p + host) + fixed
     step >= (m * share + waiting / p) * body + (m + waiting) * host + fixed
 
-Stage boundaries, reductions at the end of the step and the optimizer are left out: they are never negative. Memory keeps the
-stage with the most layers alive: ``const + layers * state_per_layer + alive_layers * activations_per_layer``.
+Stage boundaries, reductions at the end of the step and the optimizer are left out: they are never negative. Memory
+keeps the stage with the most layers alive: ``const + layers * state_per_layer + alive_layers * activations_per_layer``.
 """
 
 from __future__ import annotations

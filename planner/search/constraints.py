@@ -1,7 +1,7 @@
 """What a user pins, ranges and forbids: ``tp=8``, ``pp=4,8,16``, ``dp=4..``, ``recompute=full``.
 
-An axis keeps the values that every pin on it allows and no forbid names. Pins may name values outside the default space (an odd
-tp, say): they are then searched, and the rules that refuse them are named.
+An axis keeps the values that every pin on it allows and no forbid names. Pins may name values outside the default
+space (an odd tp, say): they are then searched, and the rules that refuse them are named.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Why meshes drop out: every mesh counts once under each rule that it breaks.
 
-A rule that reads only mesh axes breaks a mesh outright. The other rules read the axes of one group of inner choices (stages,
-sharding, CP exchange); a mesh breaks such a rule when no choice of the group passes all of the group's rules and the plainest
-choice breaks this one. ``pins`` counts meshes for which pins and forbids leave a group without any choice.
+A rule that reads only mesh axes breaks a mesh outright. The other rules read the axes of one group of inner choices
+(stages, sharding, CP exchange); a mesh breaks such a rule when no choice of the group passes all of the group's
+rules and the plainest choice breaks this one. ``pins`` counts meshes for which pins and forbids leave a group
+without any choice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Rows between meshes and plans: a mesh with its recompute policy and sharding, later joined by stages and CP exchange."""
+"""Rows between meshes and plans: a mesh with its recompute policy and sharding, later joined by stages and CP
+exchange.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ def expand(request: SearchRequest, rows: Meshes, *, fewest_chunks: bool = False)
     """Rows times their stage options and CP exchanges.
 
     Args:
-        fewest_chunks: keep only the stage options with the fewest virtual stages, which keep the fewest activations alive.
+        fewest_chunks: keep only the stage options with the fewest virtual stages, which keep the fewest activations
+            alive.
 
     Returns:
         The plans, and for each the position of its row.

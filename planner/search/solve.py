@@ -123,7 +123,7 @@ class Search:
                 listed = self._master(meshes, values)
                 self._price_listed(listed)
                 outcome.master_solutions, outcome.proven = len(listed), listed.complete
-        self._count_memory(meshes, possible.any(axis=0), outcome)
+        self._count_memory(meshes, np.asarray(possible.any(axis=0)), outcome)
 
     def _within(self, best: list[Priced]) -> int:
         """Different plans priced so far whose interval reaches below the best one's upper end."""
@@ -260,7 +260,9 @@ class Search:
             outcome.leanest = plans.take(np.array([int(peaks.argmin())]))
 
     def _leanest(self, meshes: Meshes) -> tuple[Num, PlanTable]:
-        """For each mesh the plan that needs the least memory: most recompute, fewest chunks, whatever sharding is leanest."""
+        """For each mesh the plan that needs the least memory: most recompute, fewest chunks, whatever sharding is
+        leanest.
+        """
         request, count = self.request, len(meshes["tp"])
         most = request.constraints.domain("recompute", range(len(RECOMPUTES)))[-1]
         rows, of_row = rows_of(request, meshes, np.full(count, most), np.arange(count))

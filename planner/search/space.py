@@ -1,11 +1,13 @@
 """The space that is searched: axis domains, and the meshes that the devices and the batch allow.
 
-A *mesh* is (tp, cp, pp, dp, ep, etp, micro-batch size): what top-k entries differ in and what ``eliminated`` counts. What varies
-inside one mesh are the *inner* axes: virtual stages and layout, what is sharded and how far, recompute, how CP communicates.
+A *mesh* is (tp, cp, pp, dp, ep, etp, micro-batch size): what top-k entries differ in and what ``eliminated`` counts.
+What varies inside one mesh are the *inner* axes: virtual stages and layout, what is sharded and how far, recompute,
+how CP communicates.
 
-Default domains (a pin may name values outside them): tp divides the heads and stays within one scale-up domain (at least a
-node); cp leaves whole pairs of chunks of at least ``_LEAST_TOKENS_PER_RANK`` tokens; ep divides the experts; etp is 1 or tp;
-dp divides the global batch; vpp up to ``_MOST_CHUNKS``; micro-batches up to ``_LARGEST_MICRO_BATCH`` sequences.
+Default domains (a pin may name values outside them): tp divides the heads and stays within one scale-up domain (at
+least a node); cp leaves whole pairs of chunks of at least ``_LEAST_TOKENS_PER_RANK`` tokens; ep divides the experts;
+etp is 1 or tp; dp divides the global batch; vpp up to ``_MOST_CHUNKS``; micro-batches up to ``_LARGEST_MICRO_BATCH``
+sequences.
 """
 
 from __future__ import annotations
@@ -16,9 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodel.arrays import Ints
-from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES
+from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
-from costmodel.table import AXES, PlanTable
 from planner.search.request import SearchRequest
 
 MESH_AXES: tuple[str, ...] = ("tp", "cp", "pp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches")
@@ -72,8 +73,9 @@ def domains(request: SearchRequest) -> Domains:
 def mesh_candidates(request: SearchRequest) -> dict[str, Ints]:
     """Every mesh of the space as columns of ``MESH_AXES``, legal or not.
 
-    Structure only: the devices in use lie between the least wanted and those at hand, and ep * etp fits. Where no divisor of the
-    batch fits into that range, the largest dp that does is kept once, so that the batch can be named as the reason.
+    Structure only: the devices in use lie between the least wanted and those at hand, and ep * etp fits. Where no
+    divisor of the batch fits into that range, the largest dp that does is kept once, so that the batch can be named
+    as the reason.
     """
     scenario, constraints = request.scenario, request.constraints
     d = domains(request)
@@ -140,16 +142,16 @@ def stage_options(request: SearchRequest, pp: int) -> tuple[tuple[int, int, int]
 
 
 def sharding_options(request: SearchRequest, tp: int, cp: int, dp: int) -> tuple[tuple[int, int, int], ...]:
-    """(zero_stage, dp_replicate, dp_shard): nothing sharded, or shards over all replicas, or within one scale-up domain."""
+    """(zero_stage, dp_replicate, dp_shard): nothing sharded, or shards over all replicas, or within one scale-up
+    domain.
+    """
     constraints, scenario = request.constraints, request.scenario
     stages = constraints.domain("zero_stage", scenario.framework.zero_stages)
     shards = {dp}
     inside = [s for s in divisors(dp) if 1 < s < dp and tp * cp * s <= scenario.cluster.scale_up_devices]
     shards.update(inside[-1:])
-    for axis, of in (("dp_shard", lambda v: v), ("dp_replicate", lambda v: dp // v)):
-        for value in constraints.pinned(axis) or ():
-            if dp % value == 0:
-                shards.add(of(value))
+    shards.update(value for value in constraints.pinned("dp_shard") or () if dp % value == 0)
+    shards.update(dp // value for value in constraints.pinned("dp_replicate") or () if dp % value == 0)
     found: list[tuple[int, int, int]] = []
     for zero in stages:
         for shard in sorted({1} if zero == 0 else shards, reverse=True):

@@ -1,0 +1,189 @@
+"""From a search's outcome to the answer that programs read: the JSON of ``suggest --json``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from costmodel.facts import Facts
+from costmodel.flops import model_flops_per_token, recomputed_flops_per_token
+from costmodel.layers import total
+from costmodel.predict import predict_stages
+from costmodel.scenario import Scenario
+from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
+from costmodel.stages import Layout, layers_per_chunk
+from costmodel.table import PlanTable, stage_table
+from planner.search.eliminate import MEMORY, PINS
+from planner.search.objective import objective_of
+from planner.search.request import SearchRequest
+from planner.search.solve import Outcome
+
+Json = dict[str, Any]
+
+
+def plan_of(scenario: Scenario, row: dict[str, int]) -> Plan:
+    """The plan that one table row stands for."""
+    model, framework = scenario.model, scenario.framework
+    chunks = layers_per_chunk(model.num_layers, row["pp"], row["vpp"], Layout(row["layout"]))
+    if chunks is None:
+        raise ValueError(f"row has no layout: {row}")
+    layers = tuple(sum(device) for device in chunks)
+    recompute = RECOMPUTES[row["recompute"]]
+    return Plan(
+        tp=row["tp"],
+        pp=row["pp"],
+        vpp=row["vpp"],
+        cp=row["cp"],
+        cp_comm_type=CP_COMM_TYPES[row["cp_comm_type"]],
+        ep=row["ep"],
+        etp=row["etp"],
+        dp=row["dp"],
+        dp_replicate=row["dp_replicate"],
+        dp_shard=row["dp_shard"],
+        zero_stage=row["zero_stage"],  # type: ignore[arg-type]  # a table holds 0..3, which pydantic checks
+        sequence_parallel=row["tp"] > 1,
+        micro_batch_size=row["micro_batch_size"],
+        num_microbatches=row["num_microbatches"],
+        global_batch_size=scenario.workload.global_batch_size,
+        seq_len=scenario.workload.seq_len,
+        devices_used=row["tp"] * row["cp"] * row["dp"] * row["pp"],
+        schedule=SCHEDULES[row["schedule"]],
+        layers_per_stage=layers,
+        layers_per_chunk=chunks if row["vpp"] > 1 else None,
+        recompute=recompute,
+        recompute_modules=selective_modules(scenario) if recompute == "selective" else (),
+        recomputed_layers_per_stage=layers if recompute == "full" else (0,) * len(layers),
+        precision=scenario.workload.precision.name,
+        optimizer=scenario.workload.optimizer.name,
+        framework=framework.name,
+        framework_version=framework.version,
+    )
+
+
+def selective_modules(scenario: Scenario) -> tuple[str, ...]:
+    """The framework's selective modules that this model has."""
+    absent = set()
+    if scenario.model.moe is None:
+        absent.add("moe_act")
+    if scenario.model.mla is None:
+        absent.add("mla_up_proj")
+    return tuple(module for module in scenario.framework.selective_modules if module not in absent)
+
+
+def predictions(scenario: Scenario, facts: Facts, table: PlanTable) -> list[Json]:
+    """The full breakdown of every row, in the words of the answer."""
+    full = predict_stages(facts, table, stage_table(scenario, table, every_stage=True))
+    error = 1.0 + float(facts.cal.time_relative_error)
+    work, peak_flops = scenario.workload, float(facts.hardware.peak_flops)
+    model_flops = model_flops_per_token(scenario.model, work.seq_len)
+    found: list[Json] = []
+    for index in range(len(table)):
+        step = float(full.step_time_s[index])
+        devices, pp = int(table.devices_used[index]), int(table["pp"][index])
+        tokens_per_s = work.tokens_per_step / step
+        again = recomputed_flops_per_token(
+            scenario.model, work.seq_len, float(table["recompute"][index] == RECOMPUTES.index("full"))
+        )
+        found.append(
+            {
+                "step_time_s": step,
+                "step_time_interval_s": [step / error, step * error],
+                "tokens_per_s_per_device": tokens_per_s / devices,
+                "mfu": model_flops * tokens_per_s / (devices * peak_flops),
+                "hfu": (model_flops + again) * tokens_per_s / (devices * peak_flops),
+                "time": {name: float(part[index]) for name, part in full.time.items() if part[index] != 0.0},
+                "memory": {
+                    "peak_bytes": round(float(full.peak_bytes[index])),
+                    "usable_bytes": scenario.usable_bytes,
+                    "stages": [
+                        {name: round(float(term[index, stage])) for name, term in full.memory.items()}
+                        for stage in range(pp)
+                    ],
+                },
+                "provenance": scenario.resolved.provenance,
+            }
+        )
+    return found
+
+
+def status_of(outcome: Outcome) -> str:
+    """``optimal`` and ``infeasible`` are proven; ``feasible`` and ``unknown`` were cut by the deadline."""
+    if outcome.best:
+        return "optimal" if outcome.proven else "feasible"
+    return "infeasible" if outcome.proven else "unknown"
+
+
+def answer_of(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:
+    """The whole answer; ``best`` and ``bound`` are in the objective's unit."""
+    scenario, status = request.scenario, status_of(outcome)
+    unit_value = objective_of(request).shown
+    plans: list[Json] = []
+    if outcome.best:
+        table = PlanTable.of_rows([priced.row for priced in outcome.best])
+        for rank, (priced, prediction) in enumerate(
+            zip(outcome.best, predictions(scenario, facts, table), strict=True), start=1
+        ):
+            plan = plan_of(scenario, priced.row).model_dump(mode="json")
+            plans.append({"rank": rank, "plan": plan, "prediction": prediction})
+    best = unit_value(outcome.best[0].objective) if outcome.best else None
+    bound = unit_value(outcome.bound) if outcome.bound is not None and status != "infeasible" else None
+    return {
+        "status": status,
+        "objective": request.objective,
+        "best": best,
+        "bound": bound,
+        "gap": (best - bound) / best if best is not None and bound is not None else None,
+        "proven_top_k": outcome.proven and bool(outcome.best),
+        "plans_within": outcome.within,
+        "plans": plans,
+        "eliminated": dict(sorted(outcome.elimination.counts.items())),
+        "infeasibility": infeasibility(request, facts, outcome) if status == "infeasible" else None,
+        "warnings": list(scenario.warnings()),
+        "search": {
+            "elapsed_s": round(outcome.elapsed_s, 3),
+            "plans_considered": outcome.plans_considered,
+            "calibration": scenario.calibration.name,
+            "meshes": outcome.meshes,
+            "master_solutions": outcome.master_solutions,
+            "seed": request.seed,
+        },
+    }
+
+
+def infeasibility(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:
+    """Why nothing is left: each rule with how many meshes it stops and one of them with its numbers."""
+    scenario, elimination = request.scenario, outcome.elimination
+    conflict: list[Json] = []
+    if not outcome.meshes:
+        least, most = request.least_devices, scenario.devices
+        span = f"{most}" if least == most else f"{least}..{most}"
+        reason = f"no product tp * cp * pp * dp of the values that may be used lies in {span} devices"
+        conflict.append({"rule": "devices", "meshes": 0, "reason": reason})
+    for rule, count in sorted(elimination.counts.items(), key=lambda item: (-item[1], item[0])):
+        if rule == MEMORY:
+            reason = memory_reason(scenario, facts, outcome)
+        elif rule == PINS:
+            reason = "pins and forbids leave no way to lay out stages, sharding or the CP exchange"
+        else:
+            broken, row = elimination.examples[rule]
+            reason = broken.reason(scenario, row)
+        conflict.append({"rule": rule, "meshes": count, "reason": reason})
+    return {"conflict": conflict, "relaxations": []}
+
+
+def memory_reason(scenario: Scenario, facts: Facts, outcome: Outcome) -> str:
+    """What the leanest plan needs, against what there is."""
+    usable = scenario.usable_bytes / 2**30
+    if outcome.leanest is None:
+        return f"no plan of these meshes fits into the usable {usable:.1f} GiB per device"
+    table = outcome.leanest
+    full = predict_stages(facts, table, stage_table(scenario, table, every_stage=True))
+    worst = int(total(full.memory)[0].argmax())
+    state = sum(float(full.memory[name][0, worst]) for name in ("parameters", "gradients", "optimizer"))
+    row = table.row(0)
+    mesh = ", ".join(f"{axis} {row[axis]}" for axis in ("tp", "cp", "pp", "dp", "ep") if row[axis] > 1) or "one device"
+    capacity = scenario.cluster.accelerator.memory_bytes / 2**30
+    return (
+        f"the leanest plan ({mesh}, zero_stage {row['zero_stage']}, {RECOMPUTES[row['recompute']]} recompute) needs "
+        f"{float(full.peak_bytes[0]) / 2**30:.1f} GiB per device, {state / 2**30:.1f} GiB of it parameters, "
+        f"gradients and optimizer; usable are {usable:.1f} of {capacity:.1f} GiB"
+    )

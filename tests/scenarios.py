@@ -1,0 +1,86 @@
+"""Scenarios and plans for tests, from catalog names and from the axes that a test cares about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from costmodel.arrays import num
+from costmodel.calibration.calibration import load_calibration
+from costmodel.catalog.cluster_catalog import load_cluster
+from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
+from costmodel.catalog.model_catalog import load_model
+from costmodel.facts import Facts
+from costmodel.predict import PredictionTable, StagePrediction, predict, predict_stages
+from costmodel.scenario import Scenario
+from costmodel.spec.cluster import ClusterSpec
+from costmodel.spec.model import ModelSpec
+from costmodel.spec.plan import SCHEDULES
+from costmodel.spec.workload import Workload
+from costmodel.table import PlanTable, stage_table
+from costmodel.terms.term import Axes
+
+
+def scenario_of(
+    model: str | ModelSpec = "llama-3-8b",
+    cluster: str | ClusterSpec = "dgx-h100",
+    devices: int = 64,
+    global_batch_size: int = 256,
+    seq_len: int = 8192,
+    *,
+    precision: str = "bf16",
+    optimizer: str = "adamw",
+    **framework: Any,
+) -> Scenario:
+    """A training step under Megatron-Core and the shipped calibration; names are those of the catalog."""
+    return Scenario(
+        model=load_model(model) if isinstance(model, str) else model,
+        cluster=load_cluster(cluster) if isinstance(cluster, str) else cluster,
+        devices=devices,
+        workload=Workload(
+            global_batch_size=global_batch_size,
+            seq_len=seq_len,
+            precision=load_precision(precision),
+            optimizer=load_optimizer(optimizer),
+        ),
+        framework=load_framework("megatron-core").model_copy(update=framework),
+        calibration=load_calibration(),
+    )
+
+
+def plan_row(global_batch_size: int, **axes: int) -> dict[str, int]:
+    """A row of a ``PlanTable``: what is not named is 1 (zero_stage 1), what follows from the rest is derived.
+
+    Everything is sharded over all of ``dp`` unless ``dp_replicate`` says otherwise, and nothing with ``zero_stage`` 0.
+    """
+    row = dict.fromkeys(("tp", "cp", "ep", "etp", "dp", "pp", "vpp", "zero_stage", "micro_batch_size"), 1)
+    row |= {"cp_comm_type": 0, "layout": 0, "recompute": 0} | axes
+    row.setdefault("dp_replicate", 1 if row["zero_stage"] else row["dp"])
+    row.setdefault("dp_shard", row["dp"] // row["dp_replicate"])
+    row.setdefault("num_microbatches", global_batch_size // (row["dp"] * row["micro_batch_size"]))
+    row.setdefault("schedule", SCHEDULES.index("interleaved_1f1b" if row["vpp"] > 1 else "1f1b"))
+    return row
+
+
+def priced(scenario: Scenario, *rows: dict[str, int], facts: Facts | None = None) -> PredictionTable:
+    """The ranking form of plans."""
+    table = PlanTable.of_rows(rows)
+    return predict(facts or Facts.of(scenario), table, stage_table(scenario, table))
+
+
+def broken_down(scenario: Scenario, *rows: dict[str, int], facts: Facts | None = None) -> StagePrediction:
+    """The full form of plans, with every stage."""
+    table = PlanTable.of_rows(rows)
+    return predict_stages(facts or Facts.of(scenario), table, stage_table(scenario, table, every_stage=True))
+
+
+def recalibrated(facts: Facts, **parameters: float) -> Facts:
+    """The same facts under other values of some calibration parameters."""
+    return replace(facts, cal=replace(facts.cal, **{name: num(value) for name, value in parameters.items()}))
+
+
+def axes_of(**values: float) -> Axes:
+    """Axes for one term, as columns of one row."""
+    return Axes({axis: np.array([value], dtype=np.float64) for axis, value in values.items()})
