@@ -14,6 +14,7 @@ from costmodel.catalog.framework_catalog import load_framework, load_optimizer, 
 from costmodel.catalog.model_catalog import load_model
 from costmodel.facts import Facts
 from costmodel.predict import PredictionTable, StagePrediction, predict, predict_stages
+from costmodel.rules import legal_mask
 from costmodel.scenario import Scenario
 from costmodel.spec.cluster import ClusterSpec
 from costmodel.spec.model import ModelSpec
@@ -79,6 +80,45 @@ def broken_down(scenario: Scenario, *rows: dict[str, int], facts: Facts | None =
 def recalibrated(facts: Facts, **parameters: float) -> Facts:
     """The same facts under other values of some calibration parameters."""
     return replace(facts, cal=replace(facts.cal, **{name: num(value) for name, value in parameters.items()}))
+
+
+def random_legal_plans(scenario: Scenario, count: int, seed: int) -> PlanTable:
+    """About ``count`` distinct plans drawn from all axes at random, less those that break a rule of the framework."""
+    draw = np.random.default_rng(seed).choice
+    batch, found = scenario.workload.global_batch_size, {}
+    moe = scenario.model.moe is not None
+    for _ in range(200):
+        rows = []
+        for _ in range(4 * count):
+            zero_stage, tp, cp, pp = draw([0, 1, 2, 3]), draw([1, 2, 4, 8]), draw([1, 1, 2, 4]), draw([1, 2, 4, 8, 16])
+            dp = scenario.devices // (tp * cp * pp)
+            micro = draw([1, 2, 4])
+            if dp == 0 or batch % (dp * micro):
+                continue
+            rows.append(
+                plan_row(
+                    batch,
+                    tp=tp,
+                    cp=cp,
+                    pp=pp,
+                    dp=dp,
+                    zero_stage=zero_stage,
+                    micro_batch_size=micro,
+                    vpp=draw([1, 2, 4, 5]) if pp > 1 else 1,
+                    layout=draw([0, 1, 2]) if pp > 1 else 0,
+                    cp_comm_type=draw([0, 1, 2]) if cp > 1 else 0,
+                    ep=draw([1, 2, 8, 32]) if moe else 1,
+                    etp=draw([1, 1, 2, 4]) if moe else 1,
+                    dp_replicate=draw([1, 1, 2]) if zero_stage and dp % 2 == 0 else 1 if zero_stage else dp,
+                    recompute=draw([0, 1, 2]),
+                )
+            )
+        table = PlanTable.of_rows(rows)
+        table = table.take(legal_mask(scenario, table))
+        found |= {tuple(table.row(index).items()): None for index in range(len(table))}
+        if len(found) >= count:
+            break
+    return PlanTable.of_rows([dict(key) for key in list(found)[:count]])
 
 
 def axes_of(**values: float) -> Axes:

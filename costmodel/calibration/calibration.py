@@ -118,7 +118,7 @@ class Resolved:
 
     Attributes:
         provenance: that of the least certain parameter among those that decide the compute time.
-        fallbacks: ``parameter: what was used instead``, for parameters that had no row for the case itself.
+        fallbacks: decisive parameters that only had a general row, while other accelerators or families have their own.
     """
 
     parameters: Parameters
@@ -150,20 +150,16 @@ class Calibration(Frozen):
             raise InvalidInput("calibration", self.name, f"it must give a general row for {', '.join(missing)}")
         provenance = min((best[name][1].provenance for name in _DECISIVE), key=_CERTAINTY.index)
         fallbacks = tuple(
-            f"{name}: {best[name][1].family or 'default'}"
+            name
             for name in _DECISIVE
-            if best[name][1].accelerator is None and _varies_by_accelerator(self, name)
+            if best[name][0][0] == 0
+            and any(row.name == name and (row.accelerator or row.family) for row in self.parameters)
         )
         values = {name: num(best[name][1].value) for name in PARAMETER_NAMES}
         return Resolved(parameters=Parameters(**values), provenance=provenance, fallbacks=fallbacks)
 
 
 _DECISIVE = ("gemm_efficiency", "attention_efficiency", "pointwise_efficiency", "compute_multiplier")
-
-
-@lru_cache(maxsize=256)
-def _varies_by_accelerator(calibration: Calibration, name: str) -> bool:
-    return any(row.name == name and row.accelerator is not None for row in calibration.parameters)
 
 
 def _specificity(

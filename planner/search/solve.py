@@ -183,7 +183,9 @@ class Search:
             some = order[start : start + _ROWS_PER_ROUND]
             limit = self._limit()
             enough = np.isfinite(limit) and (number >= _ROUNDS or least[some[0]] > limit)
-            if enough or time.monotonic() > self.deadline:
+            # The first round is priced whatever the clock says: an answer that was cut short still has a plan.
+            late = time.monotonic() > self.deadline and (number > 0 or bool(self.found))
+            if enough or late:
                 return True
             self._price(expand(self.request, {axis: column[some] for axis, column in rows.items()})[0])
         return False

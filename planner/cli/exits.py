@@ -1,0 +1,68 @@
+"""Exit codes, and how an error is told: one line for people, a problem object (RFC 9457) for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import IntEnum
+from typing import Any
+
+from costmodel.errors import InvalidInput, UnknownName
+
+
+class Exit(IntEnum):
+    """What the exit code of a command means."""
+
+    ANSWERED = 0
+    BAD_INPUT = 2
+    INFEASIBLE = 3
+    CUT_SHORT = 4
+    FAILED = 5
+
+
+EXIT_OF_STATUS = {
+    "optimal": Exit.ANSWERED,
+    "feasible": Exit.CUT_SHORT,
+    "unknown": Exit.CUT_SHORT,
+    "infeasible": Exit.INFEASIBLE,
+}
+
+
+def tell(line: str) -> None:
+    """One line on stderr."""
+    sys.stderr.write(" ".join(line.split()) + "\n")
+
+
+def problem(slug: str, title: str, detail: str, **more: Any) -> str:
+    """A problem object as JSON."""
+    return json.dumps({"type": slug, "title": title, "detail": " ".join(detail.split()), **more}, default=str)
+
+
+def tell_invalid(error: InvalidInput, *, as_json: bool) -> Exit:
+    """Report bad input."""
+    if as_json:
+        more: dict[str, Any] = {"field": error.field, "value": error.value, "expected": error.expected}
+        if isinstance(error, UnknownName):
+            more["nearest"] = list(error.nearest)
+        sys.stdout.write(problem(error.slug, "Bad input", str(error), **more) + "\n")
+    else:
+        tell(f"planner: {error}")
+    return Exit.BAD_INPUT
+
+
+def tell_usage(message: str, *, as_json: bool) -> Exit:
+    """Report a command line that can't be read."""
+    if as_json:
+        sys.stdout.write(problem("bad-usage", "Bad input", message) + "\n")
+    else:
+        tell(f"planner: {message} (see planner --help)")
+    return Exit.BAD_INPUT
+
+
+def tell_failure(message: str, *, as_json: bool) -> Exit:
+    """Report what is neither the user's fault nor an answer."""
+    if as_json:
+        sys.stdout.write(problem("failed", "The planner failed", message) + "\n")
+    else:
+        tell(f"planner: {message}")
+    return Exit.FAILED

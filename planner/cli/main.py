@@ -1,0 +1,78 @@
+"""``planner``: the entry point. Every way out is an exit code of ``planner.cli.exits`` and, at most, one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+from typer.exceptions import TyperException
+
+from costmodel.errors import InvalidInput, PlannerError
+from planner.cli.exits import Exit, tell_failure, tell_invalid, tell_usage
+from planner.cli.settings import config_path, read_config
+from planner.cli.suggest import suggest
+from planner.distribution import check_distribution
+
+app = typer.Typer(
+    name="planner",
+    help="Ranked, feasible parallelism plans for training a model on a cluster.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "PLANNER"},
+)
+app.command("suggest")(suggest)
+
+
+@app.callback()
+def _root() -> None:
+    """Ranked, feasible parallelism plans for training a model on a cluster."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line.
+
+    Returns:
+        The exit code.
+    """
+    as_json = "--json" in arguments
+    try:
+        check_distribution()
+        command = typer.main.get_command(app)
+        path = config_path(arguments)
+        defaults = read_config(path, _options(command)) if path else {}
+        code = command.main(args=arguments, prog_name="planner", standalone_mode=False, default_map=defaults)
+    except InvalidInput as error:
+        return tell_invalid(error, as_json=as_json)
+    except TyperException as error:
+        return tell_usage(error.format_message(), as_json=as_json)
+    except typer.Exit as finished:
+        return finished.exit_code
+    except typer.Abort:
+        return tell_failure("interrupted", as_json=as_json)
+    except BrokenPipeError:
+        # The reader has gone (`planner suggest | head`): say nothing, and keep Python from flushing into the pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.FAILED
+    except (PlannerError, OSError) as error:
+        return tell_failure(str(error), as_json=as_json)
+    return int(code or Exit.ANSWERED)
+
+
+def _options(command: object) -> dict[str, set[str]]:
+    """Command -> the names of its options, without the leading dashes."""
+    commands = getattr(command, "commands", {})
+    return {
+        name: {option.removeprefix("--") for parameter in sub.params for option in parameter.opts if option[:2] == "--"}
+        for name, sub in commands.items()
+    }
+
+
+if __name__ == "__main__":
+    main()

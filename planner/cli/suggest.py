@@ -1,0 +1,93 @@
+"""``planner suggest``: ranked plans for a model, a cluster and a batch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from costmodel.errors import InvalidInput
+from planner.cli.exits import EXIT_OF_STATUS, Exit, tell
+
+_LATER = "this version does not have it yet; leave it out"
+
+
+def suggest(
+    model: Annotated[str, typer.Option(help="Catalog name, or a Hugging Face config.json.")],
+    cluster: Annotated[str, typer.Option(help="Catalog name, or a YAML file.")],
+    devices: Annotated[int, typer.Option(help="Accelerators at hand.")],
+    global_batch_size: Annotated[int, typer.Option(help="Sequences per optimizer step.")],
+    seq_len: Annotated[int, typer.Option(help="Tokens per sequence.")],
+    precision: Annotated[str, typer.Option(help="Precision recipe: bf16, fp16, fp8, fp32.")] = "bf16",
+    optimizer: Annotated[str, typer.Option(help="Optimizer recipe: adamw, adamw-8bit, muon, sgd, ...")] = "adamw",
+    framework: Annotated[str, typer.Option(help="Training framework whose rules apply.")] = "megatron-core",
+    framework_version: Annotated[str | None, typer.Option(help="Its version; the current one by default.")] = None,
+    objective: Annotated[str, typer.Option(help="step_time, cost or fewest_devices.")] = "step_time",
+    price_per_device_hour: Annotated[float | None, typer.Option(help="For the cost objective.")] = None,
+    pin: Annotated[list[str] | None, typer.Option(help="Fix an axis: tp=8, pp=4,8,16, dp=4.., recompute=full.")] = None,
+    forbid: Annotated[list[str] | None, typer.Option(help="Rule values out, as in recompute=full.")] = None,
+    min_free_gib: Annotated[float | None, typer.Option(help="Memory to keep free on every device.")] = None,
+    min_used: Annotated[float, typer.Option(help="Share of the devices that a plan must use.")] = 0.9,
+    top: Annotated[int, typer.Option(help="How many different plans.")] = 10,
+    max_seconds: Annotated[float, typer.Option(help="Deadline; the best plans found by then are printed.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON on stdout.")] = False,
+    config: Annotated[str | None, typer.Option(help="TOML file with defaults for these options.")] = None,
+    no_store: Annotated[
+        bool, typer.Option("--no-store", help="Do not store the answer (nothing is stored yet).")
+    ] = False,
+    server: Annotated[str | None, typer.Option(hidden=True)] = None,
+    allow: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
+    batch_tolerance: Annotated[float, typer.Option(hidden=True)] = 0.0,
+    explain: Annotated[bool, typer.Option("--explain", hidden=True)] = False,
+) -> None:
+    """Print ranked plans, best first, or the reason why there is none.
+
+    Exit codes: 0 answered, 2 bad input, 3 nothing fits, 4 cut by --max-seconds, 5 failed.
+    """
+    for name, value in (
+        ("server", server),
+        ("allow", allow),
+        ("batch-tolerance", batch_tolerance),
+        ("explain", explain),
+    ):
+        if value:
+            raise InvalidInput(name, value, _LATER)
+    from planner.service import Question, suggest
+
+    suggestion = suggest(
+        Question(
+            model=model,
+            cluster=cluster,
+            devices=devices,
+            global_batch_size=global_batch_size,
+            seq_len=seq_len,
+            precision=precision,
+            optimizer=optimizer,
+            framework=framework,
+            framework_version=framework_version,
+            objective=objective,
+            price_per_device_hour=price_per_device_hour,
+            pins=pin or (),
+            forbids=forbid or (),
+            min_free_gib=min_free_gib,
+            min_used=min_used,
+            top=top,
+            max_seconds=max_seconds,
+            seed=seed,
+        )
+    )
+    answer = suggestion.answer
+    for warning in answer["warnings"]:
+        tell(f"planner: warning: {warning}")
+    code = EXIT_OF_STATUS[answer["status"]]
+    if as_json:
+        sys.stdout.write(json.dumps(answer) + "\n")
+    else:
+        from planner.cli.report import print_answer
+
+        print_answer(suggestion)
+    sys.stdout.flush()
+    raise typer.Exit(int(code if code is not Exit.ANSWERED else 0))

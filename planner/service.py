@@ -1,0 +1,133 @@
+"""The use cases: plain values in, as a command line or a request has them; answers or a ``PlannerError`` out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from costmodel.calibration.calibration import load_calibration
+from costmodel.catalog.cluster_catalog import load_cluster
+from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
+from costmodel.catalog.model_catalog import load_model
+from costmodel.errors import InvalidInput, UnknownName
+from costmodel.scenario import Scenario
+from costmodel.spec.workload import Objective, Workload
+from planner.search.answer import answer_of
+from planner.search.constraints import Constraints
+from planner.search.request import SearchRequest
+from planner.search.solve import Search
+
+# Far beyond any cluster or batch there is; a typo must not start a search of hours.
+_MOST_DEVICES = 10_000_000
+_LARGEST_BATCH = 100_000_000
+_LONGEST_SEQUENCE = 100_000_000
+_MOST_LAYERS = 5_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What ``suggest`` is asked, in the words of its flags."""
+
+    model: str
+    cluster: str
+    devices: int
+    global_batch_size: int
+    seq_len: int
+    precision: str = "bf16"
+    optimizer: str = "adamw"
+    framework: str = "megatron-core"
+    framework_version: str | None = None
+    objective: str = "step_time"
+    price_per_device_hour: float | None = None
+    pins: Sequence[str] = field(default_factory=tuple)
+    forbids: Sequence[str] = field(default_factory=tuple)
+    min_free_gib: float | None = None
+    min_used: float = 0.9
+    top: int = 10
+    max_seconds: float = 60.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suggestion:
+    """An answer with the request that led to it, which people-readable output wants."""
+
+    request: SearchRequest
+    answer: dict[str, Any]
+
+
+def suggest(question: Question) -> Suggestion:
+    """Ranked plans, or why there are none.
+
+    Raises:
+        InvalidInput: a field is unusable; nothing was searched.
+    """
+    search = Search(request_of(question))
+    outcome = search.run()
+    return Suggestion(request=search.request, answer=answer_of(search.request, search.facts, outcome))
+
+
+def request_of(question: Question) -> SearchRequest:
+    """The question with every name resolved and every number checked."""
+    objectives = get_args(Objective)
+    if question.objective not in objectives:
+        raise UnknownName("objective", question.objective, objectives)
+    objective: Objective = next(name for name in objectives if name == question.objective)
+    return SearchRequest(
+        scenario=scenario_of(question),
+        constraints=Constraints.parse(question.pins, question.forbids),
+        objective=objective,
+        min_used=question.min_used,
+        top=question.top,
+        max_seconds=question.max_seconds,
+        seed=question.seed,
+        price_per_device_hour=question.price_per_device_hour,
+    )
+
+
+def scenario_of(question: Question) -> Scenario:
+    """The scenario that a question is about."""
+    _check_size("devices", question.devices, _MOST_DEVICES)
+    _check_size("global-batch-size", question.global_batch_size, _LARGEST_BATCH)
+    _check_size("seq-len", question.seq_len, _LONGEST_SEQUENCE)
+    model = load_model(question.model)
+    if model.num_layers > _MOST_LAYERS:
+        raise InvalidInput("model.num_layers", model.num_layers, f"it must be at most {_MOST_LAYERS}")
+    cluster = load_cluster(question.cluster)
+    cluster.check_devices(question.devices)
+    framework = load_framework(question.framework, question.framework_version)
+    precision = load_precision(question.precision)
+    cluster.accelerator.peak(precision.compute)
+    scenario = Scenario(
+        model=model,
+        cluster=cluster,
+        devices=question.devices,
+        workload=Workload(
+            global_batch_size=question.global_batch_size,
+            seq_len=question.seq_len,
+            precision=precision,
+            optimizer=load_optimizer(question.optimizer),
+        ),
+        framework=framework,
+        calibration=load_calibration(),
+        min_free_bytes=_free_bytes(question.min_free_gib, cluster.accelerator.memory_bytes),
+    )
+    scenario.gradient_bytes  # noqa: B018  # raises when the framework has no such precision
+    return scenario
+
+
+def _check_size(name: str, value: int, most: int) -> None:
+    if value < 1:
+        raise InvalidInput(name, value, "it must be at least 1")
+    if value > most:
+        raise InvalidInput(name, value, f"it must be at most {most}")
+
+
+def _free_bytes(min_free_gib: float | None, capacity: int) -> int | None:
+    if min_free_gib is None:
+        return None
+    if not 0 <= min_free_gib * 2**30 < capacity:
+        limit = f"it must lie in 0..{capacity / 2**30:.1f}, the device's memory"
+        raise InvalidInput("min-free-gib", min_free_gib, limit)
+    return int(min_free_gib * 2**30)
