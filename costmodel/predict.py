@@ -57,6 +57,7 @@ TERMS: tuple[Term, ...] = (
 
 _ROWS_AT_ONCE = 8192  # keeps the working set of a block in the processor's cache
 _DENSE_KEYS = 1 << 22
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,7 +258,9 @@ class _Work:
         parts["dp_comm"] = parts.get("dp_comm", np.zeros(())) + at_critical(self.reduction)
         parts["optimizer"] = at_critical(self.optimizer)
         parts["host"] = self.m * self.host + self.f.cal.fixed_step_s
-        parts["bubble"] = self.step_time_s - total(parts)
+        waited = self.step_time_s - total(parts)
+        # What rounding leaves of nothing is nothing.
+        parts["bubble"] = np.where(np.abs(waited) < _ROUNDING * self.step_time_s, 0.0, waited)
         return parts
 
 

@@ -20,7 +20,7 @@ app = typer.Typer(
     help="Ranked, feasible parallelism plans for training a model on a cluster.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "PLANNER"},
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("suggest")(suggest)
 
@@ -45,6 +45,7 @@ def run(arguments: list[str]) -> int:
     try:
         check_distribution()
         command = typer.main.get_command(app)
+        _read_variables(command)
         path = config_path(arguments)
         defaults = read_config(path, _options(command)) if path else {}
         code = command.main(args=arguments, prog_name="planner", standalone_mode=False, default_map=defaults)
@@ -63,6 +64,14 @@ def run(arguments: list[str]) -> int:
     except (PlannerError, OSError) as error:
         return tell_failure(str(error), as_json=as_json)
     return int(code or Exit.ANSWERED)
+
+
+def _read_variables(command: object) -> None:
+    """Let ``PLANNER_SEQ_LEN`` stand for ``--seq-len``, and so on for every option that takes a value."""
+    for sub in getattr(command, "commands", {}).values():
+        for parameter in sub.params:
+            if parameter.name != "config" and not getattr(parameter, "is_flag", False):
+                parameter.envvar = f"PLANNER_{parameter.name.upper()}"
 
 
 def _options(command: object) -> dict[str, set[str]]:

@@ -13,7 +13,10 @@ from planner.cli.exits import tell
 from planner.service import Suggestion
 
 _GIB = 2**30
-_WIDE_ENOUGH = 140
+_WIDE_ENOUGH = 160
+_UNBOUNDED = 10_000
+_CP_SHORT = {"p2p": "ring", "all_gather": "ag", "a2a": "a2a"}
+_LEAST_TELLING = ("layers", "etp", "devices", "bubble", "tok/s/dev", "vpp")
 
 
 def print_answer(suggestion: Suggestion) -> None:
@@ -22,10 +25,10 @@ def print_answer(suggestion: Suggestion) -> None:
         _tell_why_not(suggestion.answer)
         return
     width = None if sys.stdout.isatty() else _WIDE_ENOUGH
-    console = Console(file=sys.stdout, width=width, highlight=False, soft_wrap=False)
-    console.print(_headline(suggestion))
-    console.print(_table(suggestion.answer))
-    console.print(_footnotes(suggestion))
+    console = Console(file=sys.stdout, width=width, highlight=False)
+    console.print(_headline(suggestion), soft_wrap=True)
+    console.print(_fitting_table(console, suggestion.answer))
+    console.print(_footnotes(suggestion), soft_wrap=True)
 
 
 def _headline(suggestion: Suggestion) -> str:
@@ -39,42 +42,59 @@ def _headline(suggestion: Suggestion) -> str:
     )
 
 
-def _table(answer: dict[str, Any]) -> Table:
-    moe = any(entry["plan"]["ep"] > 1 for entry in answer["plans"])
-    context = any(entry["plan"]["cp"] > 1 for entry in answer["plans"])
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    columns = ["#", "step s", "tok/s/dev", "MFU", "tp", *(["cp"] if context else []), "pp", "vpp", "dp"]
-    columns += [*(["ep", "etp"] if moe else []), "ZeRO", "mbs", "m", "layers", "recompute", "bubble", "GiB", "devices"]
-    for column in columns:
-        table.add_column(column, justify="left" if column in ("layers", "recompute", "ZeRO") else "right", no_wrap=True)
-    for entry in answer["plans"]:
-        table.add_row(*_cells(entry, moe=moe, context=context))
+def _fitting_table(console: Console, answer: dict[str, Any]) -> Table:
+    """The table with as many columns as the terminal has room for; the least telling ones go first."""
+    dropped: set[str] = {name for name, shown in _shown_only_if(answer).items() if not shown}
+    table = _table(answer, dropped)
+    for name in _LEAST_TELLING:
+        if table.__rich_measure__(console, console.options.update(width=_UNBOUNDED)).maximum <= console.width:
+            break
+        dropped.add(name)
+        table = _table(answer, dropped)
     return table
 
 
-def _cells(entry: dict[str, Any], *, moe: bool, context: bool) -> list[str]:
+def _shown_only_if(answer: dict[str, Any]) -> dict[str, bool]:
+    plans = [entry["plan"] for entry in answer["plans"]]
+    experts = any(plan["ep"] > 1 for plan in plans)
+    return {"cp": any(plan["cp"] > 1 for plan in plans), "ep": experts, "etp": experts}
+
+
+def _table(answer: dict[str, Any], dropped: set[str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    rows = [_cells(entry) for entry in answer["plans"]]
+    names = [name for name in rows[0] if name not in dropped]
+    for name in names:
+        table.add_column(name, justify="left" if name in ("layers", "recompute", "ZeRO") else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[name] for name in names))
+    return table
+
+
+def _cells(entry: dict[str, Any]) -> dict[str, str]:
     plan, prediction = entry["plan"], entry["prediction"]
     step = prediction["step_time_s"]
-    return [
-        str(entry["rank"]),
-        f"{step:.3f}",
-        f"{prediction['tokens_per_s_per_device']:.0f}",
-        f"{prediction['mfu']:.1%}",
-        str(plan["tp"]),
-        *([f"{plan['cp']}" + ("" if plan["cp"] == 1 else f" {plan['cp_comm_type']}")] if context else []),
-        str(plan["pp"]),
-        str(plan["vpp"]),
-        str(plan["dp"]),
-        *([str(plan["ep"]), str(plan["etp"])] if moe else []),
-        _sharding(plan),
-        str(plan["micro_batch_size"]),
-        str(plan["num_microbatches"]),
-        shortened(plan["layers_per_stage"]),
-        plan["recompute"],
-        f"{prediction['time'].get('bubble', 0.0) / step:.1%}",
-        f"{prediction['memory']['peak_bytes'] / _GIB:.1f}",
-        str(plan["devices_used"]),
-    ]
+    return {
+        "#": str(entry["rank"]),
+        "step s": f"{step:.3f}",
+        "tok/s/dev": f"{prediction['tokens_per_s_per_device']:.0f}",
+        "MFU": f"{prediction['mfu']:.1%}",
+        "tp": str(plan["tp"]),
+        "cp": str(plan["cp"]) + ("" if plan["cp"] == 1 else f" {_CP_SHORT[plan['cp_comm_type']]}"),
+        "pp": str(plan["pp"]),
+        "vpp": str(plan["vpp"]),
+        "dp": str(plan["dp"]),
+        "ep": str(plan["ep"]),
+        "etp": str(plan["etp"]),
+        "ZeRO": _sharding(plan),
+        "mbs": str(plan["micro_batch_size"]),
+        "m": str(plan["num_microbatches"]),
+        "layers": shortened(plan["layers_per_stage"]),
+        "recompute": plan["recompute"],
+        "bubble": f"{prediction['time'].get('bubble', 0.0) / step:.1%}",
+        "GiB": f"{prediction['memory']['peak_bytes'] / _GIB:.1f}",
+        "devices": str(plan["devices_used"]),
+    }
 
 
 def _sharding(plan: dict[str, Any]) -> str:

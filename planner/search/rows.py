@@ -31,12 +31,15 @@ def rows_of(request: SearchRequest, meshes: Meshes, recompute: Ints, mesh: Ints)
     return {axis: columns[axis] for axis in ROW_AXES}, source
 
 
-def expand(request: SearchRequest, rows: Meshes, *, fewest_chunks: bool = False) -> tuple[PlanTable, Ints]:
+def expand(
+    request: SearchRequest, rows: Meshes, *, leanest: bool = False, every_layout: bool = True
+) -> tuple[PlanTable, Ints]:
     """Rows times their stage options and CP exchanges.
 
     Args:
-        fewest_chunks: keep only the stage options with the fewest virtual stages, which keep the fewest activations
-            alive.
+        leanest: keep only what can need the least memory: the fewest virtual stages, which keep the fewest activations
+            alive, and one CP exchange, which all need the same.
+        every_layout: keep every way to lay the layers over the stages, not only the plainest.
 
     Returns:
         The plans, and for each the position of its row.
@@ -48,8 +51,11 @@ def expand(request: SearchRequest, rows: Meshes, *, fewest_chunks: bool = False)
     for code, (pp, cp) in enumerate(distinct.tolist()):
         stages = np.array(stage_options(request, pp), dtype=np.int64).reshape(-1, len(STAGE_AXES))
         exchanges = np.array(offered_cp_comm(request) if cp > 1 else (0,), dtype=np.int64)
-        if fewest_chunks and len(stages):
+        if leanest and len(stages):
             stages = stages[stages[:, 0] == stages[:, 0].min()]
+            exchanges = exchanges[:1]
+        if not every_layout:
+            stages = stages[:1]
         at = np.flatnonzero(kind.ravel() == code)
         row, stage, exchange = (index.ravel() for index in np.indices((len(at), len(stages), len(exchanges))))
         columns = {axis: column[at][row] for axis, column in rows.items()}

@@ -249,26 +249,33 @@ class Search:
     # -- what does not fit ---------------------------------------------------------------------------------------------
 
     def _count_memory(self, meshes: Meshes, may_fit: Bools, outcome: Outcome) -> None:
-        """Count the legal meshes whose leanest plan does not fit, and keep the leanest plan of all when none does."""
+        """Count the legal meshes of which no plan fits, and keep the leanest plan of all when that is every one."""
         unfit = ~may_fit
-        where = np.flatnonzero(may_fit)
-        if len(where):
-            peaks, _ = self._leanest({axis: column[where] for axis, column in meshes.items()})
-            unfit[where] = peaks > self.usable
+        for thorough in (False, True):
+            doubtful = np.flatnonzero(may_fit) if not thorough else np.flatnonzero(unfit & may_fit)
+            if len(doubtful):
+                peaks, _ = self._leanest({axis: column[doubtful] for axis, column in meshes.items()}, thorough=thorough)
+                unfit[doubtful] = peaks > self.usable
         if unfit.any():
             outcome.elimination.counts[MEMORY] = int(unfit.sum())
         if unfit.all():
-            peaks, plans = self._leanest(meshes)
+            peaks, plans = self._leanest(meshes, thorough=True)
             outcome.leanest = plans.take(np.array([int(peaks.argmin())]))
 
-    def _leanest(self, meshes: Meshes) -> tuple[Num, PlanTable]:
-        """For each mesh the plan that needs the least memory: most recompute, fewest chunks, whatever sharding is
-        leanest.
+    def _leanest(self, meshes: Meshes, *, thorough: bool) -> tuple[Num, PlanTable]:
+        """The plan of each mesh that needs the least memory: most recompute, fewest chunks, leanest sharding, layout.
+
+        Args:
+            thorough: try every sharding and layout, not only the two that are usually the leanest.
         """
         request, count = self.request, len(meshes["tp"])
         most = request.constraints.domain("recompute", range(len(RECOMPUTES)))[-1]
         rows, of_row = rows_of(request, meshes, np.full(count, most), np.arange(count))
-        table, of_plan = expand(request, rows, fewest_chunks=True)
+        if not thorough:
+            highest = int(rows["zero_stage"].max(initial=0))
+            lean = np.flatnonzero((rows["dp_replicate"] == 1) & (rows["zero_stage"] >= highest - 1))
+            rows, of_row = {axis: column[lean] for axis, column in rows.items()}, of_row[lean]
+        table, of_plan = expand(request, rows, leanest=True, every_layout=thorough)
         legal = np.flatnonzero(legal_mask(request.scenario, table))
         table, mesh = table.take(legal), of_row[of_plan[legal]]
         peaks = predict(self.facts, table, stage_table(request.scenario, table)).peak_bytes

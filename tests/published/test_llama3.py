@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.flops import matmul_params, model_flops_per_token
+from costmodel.flops import model_flops_per_token
 from costmodel.predict import StagePrediction
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import RECOMPUTES
@@ -43,7 +43,7 @@ def flops_per_device(scenario: Scenario, prediction: StagePrediction, flops_per_
 def test_published_speed_within_a_tenth_in_either_way_of_counting(devices: int, recompute: str) -> None:
     """The report does not say whether attention is among its FLOPs, so the prediction has to hold both ways."""
     scenario, prediction = llama_3_405b(devices, recompute)
-    for per_token in (6 * matmul_params(scenario.model), model_flops_per_token(scenario.model, SEQ_LEN)):
+    for per_token in (6 * scenario.model.params.total, model_flops_per_token(scenario.model, SEQ_LEN)):
         predicted = flops_per_device(scenario, prediction, per_token)
         assert predicted == pytest.approx(PUBLISHED[devices], rel=0.10)
 
@@ -52,7 +52,7 @@ def test_twice_the_devices_at_the_same_batch_lose_utilisation() -> None:
     """43 % MFU on 8,192 devices, 41 % on 16,384: half the micro-batches make the bubble twice as large."""
     found = {devices: llama_3_405b(devices) for devices in PUBLISHED}
     speed = {
-        devices: flops_per_device(scenario, prediction, 6 * matmul_params(scenario.model))
+        devices: flops_per_device(scenario, prediction, 6 * scenario.model.params.total)
         for devices, (scenario, prediction) in found.items()
     }
     assert 0.88 < speed[16384] / speed[8192] < 0.98

@@ -89,7 +89,7 @@ def test_gradient_all_reduce_of_a_7b_model(bandwidth: float, published_s: float)
     ranks, size = 1024, 14 * GB
     textbook = ring_all_reduce_s(ranks=ranks, size_bytes=size, bandwidth_bytes_per_s=bandwidth)
     assert round(textbook, 2) == published_s
-    product = all_reduce(flat_network(bandwidth, ranks), num(ranks), num(1)).seconds(num(size))
+    product = all_reduce(flat_network(bandwidth), num(ranks), num(1)).seconds(num(size))
     assert product == pytest.approx(textbook, rel=1e-12)
 
 
@@ -121,11 +121,11 @@ def without_losses(facts: Facts) -> Facts:
     )
 
 
-def flat_network(bandwidth_bytes_per_s: float, devices: int) -> Facts:
+def flat_network(bandwidth_bytes_per_s: float) -> Facts:
     """All devices on one switch."""
     cluster = load_cluster("dgx-h100")
     one_tier = cluster.tiers[0].model_copy(
-        update={"group_devices": devices, "bandwidth_bytes_per_s": bandwidth_bytes_per_s}
+        update={"group_devices": None, "bandwidth_bytes_per_s": bandwidth_bytes_per_s}
     )
     return without_losses(Facts.of(scenario_of(cluster=cluster.model_copy(update={"tiers": (one_tier,)}))))
 

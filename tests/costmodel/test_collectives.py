@@ -1,0 +1,190 @@
+"""Seconds of collectives: published nccl-tests figures, the textbook formulas, and what tiers of network do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.arrays import num
+from costmodel.collectives import TierCost, all_reduce, all_to_all, point_to_point, ring_pass
+from costmodel.facts import Facts
+from tests.scenarios import recalibrated, scenario_of
+
+ONE = num(1)
+LARGE = num(16 * 2**30)
+
+
+def facts_of(cluster: str) -> Facts:
+    return Facts.of(scenario_of(cluster=cluster))
+
+
+H100 = facts_of("dgx-h100")
+
+
+def bus_bandwidth_gb_per_s(op: str, cluster: str, ranks: int) -> float:
+    """As nccl-tests defines it: the rate at which a link would have to run in a ring without losses."""
+    facts, group = facts_of(cluster), num(ranks)
+    cost = {
+        "all_reduce": lambda: all_reduce(facts, group, ONE),
+        "ring": lambda: ring_pass(facts, group, ONE),
+        "all_to_all": lambda: all_to_all(facts, group, ONE, ONE, group),
+    }[op]()
+    passes = 2 if op == "all_reduce" else 1
+    return float(passes * (ranks - 1) / ranks * LARGE / cost.seconds(LARGE)) / 1e9
+
+
+# Largest messages of nccl-tests. stas00/ml-engineering network/README.md @744d01e1 (A100, H200 in one node, p6-b200 on
+# four); NVIDIA/dgxc-benchmarking nccl/README.md @841f5466 (H100 all-reduce); GoogleCloudPlatform/cluster-toolkit,
+# a3-ultragpu (two nodes of H200); a Vultr HGX B200 test report of 2026-05-18 (B200 in one node);
+# oracle-quickstart/oci-gpu-quickstarts (MI300X, MI355X, GB200 in one rack and over two and three).
+PUBLISHED = [
+    ("all_reduce", "dgx-a100-80gb", 8, 235),
+    ("ring", "dgx-h200", 8, 361),
+    ("all_reduce", "dgx-h100", 8, 480),
+    ("ring", "dgx-h200", 16, 329),
+    ("ring", "dgx-b200", 8, 672),
+    ("ring", "dgx-b200", 8, 695),
+    ("all_reduce", "dgx-b200", 8, 843),
+    ("all_reduce", "dgx-b200", 32, 382),
+    ("all_reduce", "mi300x-8x400g", 8, 330),
+    ("all_reduce", "gb200-nvl72", 64, 892),
+    ("all_to_all", "dgx-b200", 8, 673),
+    ("all_to_all", "mi355x-8x400g", 32, 50.6),
+    ("all_to_all", "gb200-nvl72", 128, 89.7),
+    ("all_to_all", "gb200-nvl72", 192, 62.5),
+]
+
+
+@pytest.mark.parametrize(("op", "cluster", "ranks", "published"), PUBLISHED)
+def test_published_bus_bandwidth_of_large_messages(op: str, cluster: str, ranks: int, published: float) -> None:
+    assert bus_bandwidth_gb_per_s(op, cluster, ranks) == pytest.approx(published, rel=0.15)
+
+
+def test_switches_speed_up_the_all_reduce_alone() -> None:
+    """NVLS, H100: 480 against 361 GB/s of a ring; all-gather and reduce-scatter stay rings."""
+    assert bus_bandwidth_gb_per_s("all_reduce", "dgx-h100", 8) > 1.25 * bus_bandwidth_gb_per_s("ring", "dgx-h100", 8)
+    assert not facts_of("dgx-a100-80gb").hardware.tier_in_network[0]
+
+
+@pytest.mark.parametrize("ranks", [8, 64])
+def test_small_messages_take_the_measured_latency(ranks: int) -> None:
+    """8 H100: 14-25 us; several nodes: 31-193 us for all-reduce up to 4 KiB (nccl-tests), more over more nodes."""
+    seconds = float(all_reduce(H100, num(ranks), ONE).seconds(num(4096)))
+    low, high = {8: (14e-6, 60e-6), 64: (60e-6, 400e-6)}[ranks]
+    assert low < seconds < high
+
+
+def on_flat_links(bandwidth: float) -> Facts:
+    """Every tier the same and without losses."""
+    facts = recalibrated(H100, scale_up_efficiency=1, scale_out_efficiency=1, in_network_gain=1)
+    tiers = tuple(num(bandwidth) for _ in facts.hardware.tier_bandwidth)
+    return replace(facts, hardware=replace(facts.hardware, tier_bandwidth=tiers))
+
+
+@pytest.mark.parametrize("group", [2, 4, 8])
+def test_a_ring_pass_sends_all_but_the_own_share(group: int) -> None:
+    """``(N - 1)/N S/B``, the primer's form."""
+    cost = ring_pass(on_flat_links(100e9), num(group), ONE)
+    assert cost.s_per_byte * 100e9 == pytest.approx((group - 1) / group)
+
+
+def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather() -> None:
+    group = num([2, 8, 16, 128])
+    plain = recalibrated(H100, in_network_gain=1)
+    assert all_reduce(plain, group, ONE).s_per_byte == pytest.approx(2 * ring_pass(plain, group, ONE).s_per_byte)
+
+
+def test_rails_carry_the_traffic_between_nodes_together() -> None:
+    """Sixteen ranks on two nodes: half of the bytes cross, over eight links at once; over one link from one rank each."""
+    cheap_inside = on_flat_links(50e9)
+    hardware = cheap_inside.hardware
+    facts = replace(
+        cheap_inside, hardware=replace(hardware, tier_bandwidth=(num(1e15), *hardware.tier_bandwidth[1:]))
+    )
+    assert ring_pass(facts, num(16), ONE).s_per_byte * 50e9 == pytest.approx(1 / 2 / 8)
+    assert ring_pass(facts, num(2), num(8)).s_per_byte * 50e9 == pytest.approx(1 / 2)
+
+
+@pytest.mark.parametrize("collective", [ring_pass, all_reduce])
+def test_a_group_inside_a_node_does_not_feel_the_network(collective: object) -> None:
+    assert callable(collective)
+    hardware = H100.hardware
+    slow = replace(
+        H100, hardware=replace(hardware, tier_bandwidth=(hardware.tier_bandwidth[0], num(1e6), num(1e6)))
+    )
+    for group, stride in ((8, 1), (4, 2), (2, 4)):
+        inside = collective(H100, num(group), num(stride)).seconds(LARGE)
+        assert collective(slow, num(group), num(stride)).seconds(LARGE) == inside
+        outside = collective(H100, num(group), num(stride * 2)).seconds(LARGE)
+        assert collective(slow, num(group), num(stride * 2)).seconds(LARGE) > 10 * outside
+
+
+def test_nothing_is_sent_by_one_rank_or_without_bytes() -> None:
+    for cost in (ring_pass(H100, ONE, ONE), all_reduce(H100, ONE, ONE), all_to_all(H100, ONE, ONE, num(8), num(4))):
+        assert cost.seconds(LARGE) == 0
+    assert ring_pass(H100, num(8), ONE).seconds(num(0)) == 0
+
+
+@pytest.mark.parametrize("nodes", [2, 4, 8, 16])
+@pytest.mark.parametrize("copies", [1, 2, 8])
+def test_expert_exchange_sends_a_token_once_to_each_node_it_reaches(nodes: int, copies: int) -> None:
+    """``(N - 1)(1 - (1 - 1/N)^k)``, and the same by drawing the nodes of many tokens."""
+    facts = on_flat_links(50e9)
+    hardware = facts.hardware
+    facts = replace(facts, hardware=replace(hardware, tier_bandwidth=(num(1e15), num(50e9), num(50e9))))
+    found = all_to_all(facts, num(8 * nodes), ONE, num(copies), num(nodes)).s_per_byte * 50e9
+    assert found == pytest.approx((nodes - 1) * (1 - (1 - 1 / nodes) ** copies))
+    draws = np.random.default_rng(0).integers(nodes, size=(20_000, copies))
+    remote = np.mean([len(set(token) - {0}) for token in draws.tolist()])
+    assert found == pytest.approx(remote, rel=0.03)
+
+
+def test_a_router_that_limits_itself_reaches_fewer_nodes() -> None:
+    """DeepSeek-V3 (arXiv 2412.19437, section 2.1.2): at most 4 nodes for 8 experts on 8 nodes of 8."""
+    free = all_to_all(H100, num(64), ONE, num(8), num(64)).s_per_byte
+    limited = all_to_all(H100, num(64), ONE, num(8), num(4)).s_per_byte
+    assert limited / free == pytest.approx(4 / (7 * (1 - (7 / 8) ** 8)))
+
+
+@pytest.mark.parametrize(("stride", "tier"), [(1, 0), (4, 0), (8, 1), (64, 1)])
+def test_point_to_point_goes_over_the_tier_that_joins_both_ends(stride: int, tier: int) -> None:
+    efficiency = (H100.cal.scale_up_efficiency, H100.cal.scale_out_efficiency)[tier]
+    expected = 1 / (H100.hardware.tier_bandwidth[tier] * efficiency)
+    assert point_to_point(H100, num(stride)).s_per_byte == pytest.approx(expected)
+
+
+groups = st.sampled_from([2, 3, 4, 6, 8, 16, 24, 64, 128, 512])
+strides = st.sampled_from([1, 2, 4, 8, 16, 64])
+clusters = st.sampled_from(["dgx-h100", "meta-llama3-h100", "gb200-nvl72", "mi300x-8x400g"]).map(facts_of)
+
+
+@given(facts=clusters, group=groups, stride=strides, tier=st.integers(0, 2), factor=st.floats(1.01, 10))
+def test_a_faster_tier_never_slows_a_collective(
+    facts: Facts, group: int, stride: int, tier: int, factor: float
+) -> None:
+    rates = list(facts.hardware.tier_bandwidth)
+    rates[tier] = rates[tier] * factor
+    faster = replace(facts, hardware=replace(facts.hardware, tier_bandwidth=tuple(rates)))
+
+    def seconds(f: Facts) -> np.ndarray:
+        g, s = num(group), num(stride)
+        costs: list[TierCost] = [
+            ring_pass(f, g, s),
+            all_reduce(f, g, s),
+            all_to_all(f, g, s, num(8), g),
+            point_to_point(f, s),
+        ]
+        return np.array([cost.seconds(num(1e8)) for cost in costs])
+
+    assert (seconds(faster) <= seconds(facts)).all()
+
+
+@given(facts=clusters, group=st.sampled_from([2, 4, 8, 16, 32, 64, 128, 256]), stride=strides)
+def test_a_larger_group_never_takes_less_time_for_the_same_bytes(facts: Facts, group: int, stride: int) -> None:
+    g, s = num(group), num(stride)
+    for cost in (ring_pass, all_reduce):
+        assert cost(facts, 2 * g, s).seconds(LARGE) >= cost(facts, g, s).seconds(LARGE)
