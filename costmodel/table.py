@@ -87,11 +87,11 @@ class StageTable:
     @classmethod
     def of(cls, rows: Sequence[Sequence[StageKind]]) -> StageTable:
         """Pad to the longest row."""
-        width = max(len(row) for row in rows)
+        width = max((len(row) for row in rows), default=1)
         padded = [list(row) + [row[0]] * (width - len(row)) for row in rows]
 
         def column(name: str) -> Num:
-            return num([[getattr(stage, name) for stage in row] for row in padded])
+            return num([[getattr(stage, name) for stage in row] for row in padded]).reshape(len(padded), width)
 
         return cls(
             index=column("index"),

@@ -26,7 +26,7 @@ from planner.search.master import DECISIONS, Enumeration, enumerate_below
 from planner.search.objective import Objective, objective_of
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
-from planner.search.space import MESH_AXES, mesh_candidates
+from planner.search.space import MESH_AXES, legal_zero_stages, mesh_candidates
 
 _ROWS_PER_ROUND = 256
 _ROUNDS = 12
@@ -137,7 +137,7 @@ class Search:
     def _relax(self, meshes: Meshes) -> Num:
         """Least step time per (recompute policy, mesh): time as if little were sharded, memory as if all were."""
         request, f = self.request, self.facts
-        zero_stages = request.constraints.domain("zero_stage", request.scenario.framework.zero_stages)
+        zero_stages = legal_zero_stages(request)
         least = np.full((len(RECOMPUTES), len(meshes["tp"])), np.inf)
         for recompute in request.constraints.domain("recompute", range(len(RECOMPUTES))):
             quick = row_bounds(request, f, with_inner(meshes, recompute=recompute, zero_stage=min((1, *zero_stages))))
@@ -272,8 +272,8 @@ class Search:
         most = request.constraints.domain("recompute", range(len(RECOMPUTES)))[-1]
         rows, of_row = rows_of(request, meshes, np.full(count, most), np.arange(count))
         if not thorough:
-            highest = int(rows["zero_stage"].max(initial=0))
-            lean = np.flatnonzero((rows["dp_replicate"] == 1) & (rows["zero_stage"] >= highest - 1))
+            high = legal_zero_stages(request)[-2:]
+            lean = np.flatnonzero((rows["dp_replicate"] == 1) & np.isin(rows["zero_stage"], high))
             rows, of_row = {axis: column[lean] for axis, column in rows.items()}, of_row[lean]
         table, of_plan = expand(request, rows, leanest=True, every_layout=thorough)
         legal = np.flatnonzero(legal_mask(request.scenario, table))

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodel.arrays import Ints
+from costmodel.rules import rules_for
 from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
 from planner.search.request import SearchRequest
@@ -141,9 +142,22 @@ def stage_options(request: SearchRequest, pp: int) -> tuple[tuple[int, int, int]
     return tuple(found)
 
 
+def legal_zero_stages(request: SearchRequest) -> tuple[int, ...]:
+    """Stages that pins leave and that no rule on the stage alone refuses; all that pins leave when none is legal."""
+    scenario = request.scenario
+    stages = request.constraints.domain("zero_stage", scenario.framework.zero_stages)
+    column = np.array(stages, dtype=np.int64)
+    legal = np.ones(len(stages), dtype=np.bool_)
+    for rule in rules_for(scenario.framework):
+        if rule.axes == ("zero_stage",):
+            legal &= rule.holds(scenario, {"zero_stage": column})
+    return tuple(column[legal].tolist()) or stages
+
+
 def sharding_options(request: SearchRequest, tp: int, cp: int, dp: int) -> tuple[tuple[int, int, int], ...]:
-    """(zero_stage, dp_replicate, dp_shard): nothing sharded, or shards over all replicas, or within one scale-up
-    domain.
+    """(zero_stage, dp_replicate, dp_shard) for one degree of data parallelism.
+
+    Nothing sharded, or shards over all replicas, or within one scale-up domain.
     """
     constraints, scenario = request.constraints, request.scenario
     stages = constraints.domain("zero_stage", scenario.framework.zero_stages)

@@ -1,0 +1,137 @@
+"""How layers are laid over pipeline devices and chunks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.schedules import CODE, chunks_alive
+from costmodel.stages import Layout, layers_per_chunk, representative_stages, stage_kinds
+from costmodel.table import StageTable
+from tests.scenarios import plan_row
+
+layers = st.integers(1, 200)
+degrees = st.integers(1, 24)
+chunk_counts = st.integers(1, 8)
+layouts = st.sampled_from(list(Layout))
+
+
+def slots(layout: Layout) -> tuple[int, int]:
+    """How many layers the embedding and the loss stand for."""
+    return int(layout == Layout.EMBEDDING_AND_LOSS_COUNT), int(layout != Layout.EVEN)
+
+
+@given(num_layers=layers, pp=degrees, vpp=chunk_counts, layout=layouts)
+def test_every_layer_lies_somewhere(num_layers: int, pp: int, vpp: int, layout: Layout) -> None:
+    chunks = layers_per_chunk(num_layers, pp, vpp, layout)
+    if chunks is None:
+        # Only an end that would have to hold less than nothing is refused.
+        assert num_layers + sum(slots(layout)) < pp * vpp * max(1, slots(layout)[0] + slots(layout)[1])
+        return
+    assert len(chunks) == pp
+    assert {len(device) for device in chunks} == {vpp}
+    assert sum(map(sum, chunks)) == num_layers
+    assert min(map(min, chunks)) >= 0
+
+
+@given(num_layers=layers, pp=degrees, vpp=chunk_counts, layout=layouts)
+def test_chunks_and_devices_are_even_within_one_layer(num_layers: int, pp: int, vpp: int, layout: Layout) -> None:
+    """Counting embedding and loss as layers where the layout does."""
+    chunks = layers_per_chunk(num_layers, pp, vpp, layout)
+    if chunks is None:
+        return
+    counted = [list(device) for device in chunks]
+    embedding, loss = slots(layout)
+    counted[0][0] += embedding
+    counted[-1][-1] += loss
+    flat = [count for device in counted for count in device]
+    totals = [sum(device) for device in counted]
+    assert max(flat) - min(flat) <= 1
+    assert max(totals) - min(totals) <= 1
+
+
+@given(num_layers=layers, pp=degrees, vpp=chunk_counts, layout=layouts)
+def test_the_ends_are_never_heavier_than_the_middle(num_layers: int, pp: int, vpp: int, layout: Layout) -> None:
+    """There sit the embedding and the head; the last device gives up a layer first."""
+    chunks = layers_per_chunk(num_layers, pp, vpp, layout)
+    if chunks is None or pp < 2:
+        return
+    totals = [sum(device) for device in chunks]
+    assert totals[-1] <= totals[0] + slots(layout)[0]
+    assert max(totals[0], totals[-1]) <= min(totals[1:-1], default=max(totals))
+
+
+@pytest.mark.parametrize(
+    ("num_layers", "pp", "layout", "expected"),
+    [
+        (126, 16, Layout.EVEN, [7, *[8] * 14, 7]),
+        (126, 16, Layout.EMBEDDING_AND_LOSS_COUNT, [7, *[8] * 14, 7]),
+        (61, 16, Layout.EVEN, [3, *[4] * 13, 3, 3]),
+        (61, 8, Layout.LOSS_COUNTS, [7, 8, 8, 8, 8, 8, 7, 7]),
+        (32, 4, Layout.EVEN, [8, 8, 8, 8]),
+        (31, 4, Layout.LOSS_COUNTS, [8, 8, 8, 7]),
+        (30, 4, Layout.EMBEDDING_AND_LOSS_COUNT, [7, 8, 8, 7]),
+    ],
+)
+def test_layers_of_each_device(num_layers: int, pp: int, layout: Layout, expected: list[int]) -> None:
+    chunks = layers_per_chunk(num_layers, pp, 1, layout)
+    assert chunks is not None
+    found = [sum(device) for device in chunks]
+    if sum(expected) == num_layers:
+        assert found == expected
+    assert found[-1] == min(found)
+
+
+def test_a_layout_that_needs_a_negative_count_does_not_exist() -> None:
+    assert layers_per_chunk(1, 4, 1, Layout.EMBEDDING_AND_LOSS_COUNT) is None
+    assert stage_kinds(1, 1, 4, 1, Layout.EMBEDDING_AND_LOSS_COUNT) is None
+    assert representative_stages(1, 1, 4, 1, Layout.EMBEDDING_AND_LOSS_COUNT) is None
+
+
+def test_leading_dense_layers_follow_the_order_of_execution() -> None:
+    """Chunk c of device d is virtual stage ``c p + d``, so three dense layers lie on the first chunks of three devices."""
+    stages = stage_kinds(16, 3, 4, 4, Layout.EVEN)
+    assert stages is not None
+    assert [(stage.dense_layers, stage.moe_layers) for stage in stages] == [(1, 3), (1, 3), (1, 3), (0, 4)]
+    plain = stage_kinds(16, 3, 4, 1, Layout.EVEN)
+    assert plain is not None
+    assert [(stage.dense_layers, stage.moe_layers) for stage in plain] == [(3, 1), (0, 4), (0, 4), (0, 4)]
+
+
+@given(num_layers=layers, dense=st.integers(0, 4), pp=degrees, vpp=chunk_counts, layout=layouts)
+def test_stages_hold_all_layers_of_both_kinds_and_one_of_each_end(
+    num_layers: int, dense: int, pp: int, vpp: int, layout: Layout
+) -> None:
+    dense = min(dense, num_layers)
+    stages = stage_kinds(num_layers, dense, pp, vpp, layout)
+    if stages is None:
+        return
+    assert sum(stage.dense_layers for stage in stages) == dense
+    assert sum(stage.moe_layers for stage in stages) == num_layers - dense
+    assert [stage.index for stage in stages if stage.has_embedding] == [0]
+    assert [stage.index for stage in stages if stage.has_head] == [pp - 1]
+
+
+@given(num_layers=layers, dense=st.integers(0, 4), pp=degrees, vpp=chunk_counts, layout=layouts)
+def test_a_representative_stands_for_every_stage_like_it(
+    num_layers: int, dense: int, pp: int, vpp: int, layout: Layout
+) -> None:
+    """It holds the same and keeps at least as many micro-batches alive."""
+    every = stage_kinds(num_layers, min(dense, num_layers), pp, vpp, layout)
+    some = representative_stages(num_layers, min(dense, num_layers), pp, vpp, layout)
+    if every is None or some is None:
+        assert every is some is None
+        return
+    assert set(some) <= set(every)
+    row = plan_row(64 * pp, pp=pp, vpp=vpp)
+    for stage in every:
+        table = StageTable.of([[stage, *some]])
+        alive = chunks_alive(
+            CODE["interleaved_1f1b" if vpp > 1 else "1f1b"],  # type: ignore[arg-type]
+            *(table.index * 0 + row[axis] for axis in ("pp", "vpp", "num_microbatches")),
+            table.index,
+        )
+        held = (table.dense_layers, table.moe_layers, table.has_embedding, table.has_head)
+        alike = [all(part[0, i] == part[0, 0] for part in held) for i in range(1, len(some) + 1)]
+        assert max(alive[0, 1:][alike]) >= alive[0, 0]
