@@ -65,7 +65,16 @@ class UnsupportedPlan(PlannerError):
     """The plan is legal somewhere, but the target framework has no words for it."""
 
 
+_LONGEST_SHOWN = 160
+
+
 def _shown(value: Any) -> str:
-    """The value as it is shown in a message: quoted when text, shortened when long."""
+    """The value as it is shown in a message: quoted when text, and shortened in the middle when long.
+
+    The end stays, because the end of a path is what its reader knows it by.
+    """
     text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    if len(text) <= _LONGEST_SHOWN:
+        return text
+    half = (_LONGEST_SHOWN - 3) // 2
+    return f"{text[:half]}...{text[-half:]}"

@@ -157,6 +157,8 @@ def infeasibility(request: SearchRequest, facts: Facts, outcome: Outcome) -> Jso
         least, most = request.least_devices, scenario.devices
         span = f"{most}" if least == most else f"{least}..{most}"
         reason = f"no product tp * cp * pp * dp of the values that may be used lies in {span} devices"
+        conditions = request.constraints.describe()
+        reason += f" under {conditions}" if conditions else ""
         conflict.append({"rule": "devices", "meshes": 0, "reason": reason})
     for rule, count in sorted(elimination.counts.items(), key=lambda item: (-item[1], item[0])):
         if rule == MEMORY:

@@ -114,10 +114,10 @@ class Constraints:
         """Whether any pin or forbid is about ``axis``."""
         return any(condition.axis == axis for condition in (*self.pins, *self.forbids))
 
-    def describe(self, axis: str) -> str:
-        """The texts about one axis, as given."""
-        pins = [f"--pin {c.text}" for c in self.pins if c.axis == axis]
-        return " ".join(pins + [f"--forbid {c.text}" for c in self.forbids if c.axis == axis])
+    def describe(self, axis: str | None = None) -> str:
+        """The texts about one axis, or all of them, as given."""
+        pins = [f"--pin {c.text}" for c in self.pins if axis in (None, c.axis)]
+        return " ".join(pins + [f"--forbid {c.text}" for c in self.forbids if axis in (None, c.axis)])
 
     def _check_contradictions(self) -> None:
         """Pins on one axis must share a value; what is listed must not all be forbidden."""
