@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -20,12 +21,11 @@ class Exit(IntEnum):
     FAILED = 5
 
 
-EXIT_OF_STATUS = {
-    "optimal": Exit.ANSWERED,
-    "feasible": Exit.CUT_SHORT,
-    "unknown": Exit.CUT_SHORT,
-    "infeasible": Exit.INFEASIBLE,
-}
+def exit_of(answer: Mapping[str, Any]) -> Exit:
+    """The exit code of an answer: a list that the deadline cut counts as cut, also when its head is proven."""
+    if answer["status"] == "infeasible":
+        return Exit.INFEASIBLE
+    return Exit.ANSWERED if answer["proven_top_k"] else Exit.CUT_SHORT
 
 
 def tell(line: str) -> None:

@@ -145,7 +145,8 @@ def _footnotes(suggestion: Suggestion) -> str:
 
 def _verdict(answer: dict[str, Any]) -> str:
     if answer["status"] == "optimal":
-        return "Proven best of the space searched"
+        cut = "" if answer["proven_top_k"] else ", the list below it was cut by the deadline"
+        return f"Proven best of the space searched{cut}"
     return f"Cut by the deadline, at most {answer['gap']:.1%} from the best"
 
 

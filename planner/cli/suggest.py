@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from costmodel.errors import InvalidInput
-from planner.cli.exits import EXIT_OF_STATUS, Exit, tell
+from planner.cli.exits import exit_of, tell
 
 _LATER = "this version does not have it yet; leave it out"
 
@@ -82,7 +82,7 @@ def suggest(
     answer = suggestion.answer
     for warning in answer["warnings"]:
         tell(f"planner: warning: {warning}")
-    code = EXIT_OF_STATUS[answer["status"]]
+    code = exit_of(answer)
     if as_json:
         sys.stdout.write(json.dumps(answer) + "\n")
     else:
@@ -90,4 +90,4 @@ def suggest(
 
         print_answer(suggestion)
     sys.stdout.flush()
-    raise typer.Exit(int(code if code is not Exit.ANSWERED else 0))
+    raise typer.Exit(int(code))

@@ -106,9 +106,12 @@ def predictions(scenario: Scenario, facts: Facts, table: PlanTable) -> list[Json
 
 
 def status_of(outcome: Outcome) -> str:
-    """``optimal`` and ``infeasible`` are proven; ``feasible`` and ``unknown`` were cut by the deadline."""
+    """``optimal`` and ``infeasible`` are proven; ``feasible`` and ``unknown`` were cut by the deadline.
+
+    ``optimal`` speaks of the best plan; whether the whole list is proven is ``proven_top_k``.
+    """
     if outcome.best:
-        return "optimal" if outcome.proven else "feasible"
+        return "optimal" if outcome.proven or outcome.best_proven else "feasible"
     return "infeasible" if outcome.proven else "unknown"
 
 

@@ -96,6 +96,8 @@ def enumerate_below(
     parameters.num_workers = 1
     parameters.random_seed = request.seed
     parameters.enumerate_all_solutions = True
+    # Tables propagate by themselves; a linear relaxation only costs time here (1.3-2 times as long with it).
+    parameters.linearization_level = 0
     parameters.max_time_in_seconds = max(deadline - time.monotonic(), 0.01)
     found = Collector(master.decision_variables)
     status = solver.solve(master.model, found)

@@ -31,6 +31,8 @@ from planner.search.space import MESH_AXES, legal_zero_stages, mesh_candidates
 _ROWS_PER_ROUND = 256
 _ROUNDS = 12
 _MESHES_AT_ONCE = 3000
+_ROUNDING = 1e-9
+_LONG_LIST = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,7 @@ class Outcome:
         best: different plans, best first.
         bound: no plan of the space has a lower objective; None when nothing is known.
         proven: whether nothing outside ``best`` can belong into it.
+        best_proven: whether at least its first plan is proven; ``proven`` says so too.
         within: different plans, among those priced, that the interval can't tell from the best.
         leanest: when nothing fits: the plan that needs the least memory.
     """
@@ -72,6 +75,7 @@ class Outcome:
     best: list[Priced] = field(default_factory=list)
     bound: float | None = None
     proven: bool = False
+    best_proven: bool = False
     within: int = 0
     plans_considered: int = 0
     master_solutions: int = 0
@@ -103,7 +107,7 @@ class Search:
         else:
             outcome.proven = True
         outcome.best = sorted(self.found.values(), key=lambda plan: plan.order)[: self.request.top]
-        if outcome.best and outcome.proven:
+        if outcome.best and (outcome.proven or outcome.best_proven):
             outcome.bound = outcome.best[0].objective
         outcome.within = self._within(outcome.best)
         outcome.plans_considered = self.considered
@@ -120,9 +124,7 @@ class Search:
             if self._find_incumbents(meshes, values):
                 outcome.proven = True
             else:
-                listed = self._master(meshes, values)
-                self._price_listed(listed)
-                outcome.master_solutions, outcome.proven = len(listed), listed.complete
+                self._prove(meshes, values, outcome)
         self._count_memory(meshes, np.asarray(possible.any(axis=0)), outcome)
 
     def _within(self, best: list[Priced]) -> int:
@@ -181,7 +183,7 @@ class Search:
         order = order[np.isfinite(least[order])]
         for number, start in enumerate(range(0, len(order), _ROWS_PER_ROUND)):
             some = order[start : start + _ROWS_PER_ROUND]
-            limit = self._limit()
+            limit = self._limit(self.request.top)
             enough = np.isfinite(limit) and (number >= _ROUNDS or least[some[0]] > limit)
             # The first round is priced whatever the clock says: an answer that was cut short still has a plan.
             late = time.monotonic() > self.deadline and (number > 0 or bool(self.found))
@@ -190,19 +192,30 @@ class Search:
             self._price(expand(self.request, {axis: column[some] for axis, column in rows.items()})[0])
         return False
 
-    def _limit(self) -> float:
-        """Objective of the k-th best different plan so far."""
-        if len(self.found) < self.request.top:
+    def _limit(self, k: int) -> float:
+        """Objective of the k-th best different plan so far; infinite while there are fewer."""
+        if len(self.found) < k:
             return float("inf")
-        return sorted(plan.objective for plan in self.found.values())[self.request.top - 1]
+        return sorted(plan.objective for plan in self.found.values())[k - 1]
 
     # -- master --------------------------------------------------------------------------------------------------------
 
-    def _master(self, meshes: Meshes, values: Num) -> Enumeration:
+    def _prove(self, meshes: Meshes, values: Num, outcome: Outcome) -> None:
+        """Prove the list; a long one may take more time than there is, so its first plan is proven on its own before."""
+        limits = [self._limit(1)] if self.request.top > _LONG_LIST else []
+        for limit in [*limits, self._limit(self.request.top)]:
+            listed = self._master(meshes, values, limit)
+            self._price_listed(listed)
+            outcome.master_solutions = len(listed)
+            outcome.best_proven |= listed.complete
+            outcome.proven = listed.complete
+
+    def _master(self, meshes: Meshes, values: Num, limit: float) -> Enumeration:
         """Let CP-SAT list what is below the limit; nothing, and incomplete, once the deadline has passed."""
-        limit = self._limit()
         if time.monotonic() > self.deadline or not np.isfinite(limit):
             return Enumeration.nothing(complete=False)
+        # Bound and price are computed along different paths: a plan exactly at the limit must not be lost to rounding.
+        limit *= 1.0 + _ROUNDING
         rows, least, bounds = self._bounded_rows(meshes, *np.nonzero(values <= limit))
         keep = np.flatnonzero(least <= limit)
         if not len(keep):
