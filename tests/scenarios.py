@@ -121,6 +121,27 @@ def random_legal_plans(scenario: Scenario, count: int, seed: int) -> PlanTable:
     return PlanTable.of_rows([dict(key) for key in list(found)[:count]])
 
 
+def ideal(facts: Facts) -> Facts:
+    """A device that computes at its peak and does nothing else: no launch, no memory traffic, free links, no host."""
+    hardware = facts.hardware
+    endless = num(1e30)
+    free = replace(hardware, memory_bandwidth=endless, tier_bandwidth=tuple(endless for _ in hardware.tier_bandwidth))
+    without = ("gemm_launch_s", "fixed_step_s", "fixed_microbatch_s", "gemm_k_half", "gemm_mn_half")
+    latency = ("scale_up_latency_s", "scale_out_latency_s", "scale_up_hop_s", "scale_out_hop_s")
+    full = ("gemm_efficiency", "attention_efficiency", "compute_multiplier", "grouped_gemm_factor", "expert_imbalance")
+    # A saturation size of exactly zero would divide nothing by nothing where a model has no such GEMM.
+    values = dict.fromkeys((*without, *latency), 1e-30) | dict.fromkeys((*full, "misaligned_factor"), 1.0)
+    return recalibrated(replace(facts, hardware=free), **values)
+
+
+def lossless(facts: Facts) -> Facts:
+    """Links at their rated speed, no latency, no reduction in switches, no overlap with compute."""
+    names = ("scale_up_efficiency", "scale_out_efficiency", "in_network_gain", "expert_imbalance", "tp_exposed_share")
+    values = dict.fromkeys((*names, "ep_exposed_share", "cp_exposed_share", "pp_exposed_share"), 1.0)
+    latency = ("scale_up_latency_s", "scale_out_latency_s", "scale_up_hop_s", "scale_out_hop_s")
+    return recalibrated(facts, **values, **dict.fromkeys(latency, 0.0), pp_exposed_share_interleaved=1.0)
+
+
 def axes_of(**values: float) -> Axes:
     """Axes for one term, as columns of one row."""
     return Axes({axis: np.array([value], dtype=np.float64) for axis, value in values.items()})

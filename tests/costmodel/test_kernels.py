@@ -12,7 +12,12 @@ from costmodel.catalog.model_catalog import load_model, model_names
 from costmodel.facts import Facts
 from costmodel.flops import mean_attended_tokens
 from costmodel.kernels import attended_tokens, attention_core_flops, attention_core_s, gemm_s, memory_bound_s
-from tests.scenarios import recalibrated, scenario_of
+from costmodel.terms.attention import ATTENTION
+from costmodel.terms.ends import ENDS
+from costmodel.terms.mlp import DENSE_MLP, EXPERTS
+from costmodel.terms.state import PARAMETERS
+from costmodel.terms.term import Term
+from tests.scenarios import axes_of, ideal, recalibrated, scenario_of
 
 H100 = Facts.of(scenario_of(cluster="dgx-h100", precision="fp16"))
 A100 = Facts.of(scenario_of(cluster="dgx-a100-80gb", precision="fp16"))
@@ -156,3 +161,61 @@ def test_a_slower_framework_slows_every_kernel_alike() -> None:
     ]
     for slower, plain in pairs:
         assert slower / plain == pytest.approx(1.25)
+
+
+# What the terms put into kernels, on a device that only computes: FLOPs, and bytes of the passes.
+
+
+def flops_of(facts: Facts, term: Term, output: str, **axes: int) -> float:
+    """FLOPs behind an output in seconds, for one micro-batch of one layer on one rank."""
+    degrees = {"tp": 1, "cp": 1, "ep": 1, "etp": 1, "micro_batch_size": 1} | axes
+    return float(term.evaluate(ideal(facts), axes_of(**degrees))[output][0] * facts.hardware.peak_flops)
+
+
+@pytest.mark.parametrize("model", model_names())
+@pytest.mark.parametrize("tp", [1, 2, 8])
+def test_linear_layers_multiply_every_token_with_every_parameter_of_the_rank(model: str, tp: int) -> None:
+    """``2 * tokens * parameters``, the parameters being those that take up memory; biases are not multiplied."""
+    scenario = scenario_of(model, seq_len=1024)
+    facts, params = Facts.of(scenario), scenario.model.params
+    held = PARAMETERS.evaluate(facts, axes_of(tp=tp, ep=1, etp=1))
+    attention = float(held["dense_layer_params"][0]) - params.norms_per_layer - params.dense_mlp_per_layer / tp
+    assert flops_of(facts, ATTENTION, "attention_linear_s", tp=tp) == pytest.approx(2 * 1024 * attention, rel=2e-3)
+    mlp = flops_of(facts, DENSE_MLP, "dense_mlp_s", tp=tp)
+    assert mlp == pytest.approx(2 * 1024 * params.dense_mlp_per_layer / tp, rel=2e-3)
+    head = flops_of(facts, ENDS, "head_s", tp=tp)
+    assert head == pytest.approx(2 * 1024 * float(held["table_params"][0]))
+
+
+@pytest.mark.parametrize("model", ["mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b", "gpt-oss-20b"])
+@pytest.mark.parametrize(("tp", "ep", "etp"), [(1, 1, 1), (1, 8, 1), (2, 8, 1), (4, 2, 4), (2, 4, 2)])
+def test_experts_multiply_every_token_with_the_parameters_it_visits(model: str, tp: int, ep: int, etp: int) -> None:
+    """Whatever ep and etp: top_k experts, the shared ones and the router, for the tokens of one device."""
+    scenario = scenario_of(model, seq_len=4096)
+    moe, params = scenario.model.moe, scenario.model.params
+    assert moe is not None
+    visited = moe.top_k * params.per_expert + params.shared_expert_per_layer + params.router_per_layer
+    found = flops_of(Facts.of(scenario), EXPERTS, "expert_mlp_s", tp=tp, ep=ep, etp=etp)
+    assert found == pytest.approx(2 * 4096 / tp * visited, rel=3e-3)
+
+
+def test_passes_of_a_layer_move_what_they_read_and_write() -> None:
+    """Llama 3 8B, 2 bytes: two norms of 2 tensors, two sums of 3, Q and K turned in place, gate and up to a product."""
+    facts = Facts.of(scenario_of("llama-3-8b", seq_len=8192))
+    rate = facts.hardware.memory_bandwidth * facts.cal.pointwise_efficiency
+    for tp in (1, 4):
+        degrees = axes_of(tp=tp, cp=1, ep=1, etp=1, micro_batch_size=1)
+        found = ATTENTION.evaluate(facts, degrees)
+        assert found["norm_s"] * rate == pytest.approx(8192 * 2 * 2 * 4096 * 2 / tp)
+        rotary = 2 * (4096 + 1024)
+        assert found["residual_s"] * rate == pytest.approx(8192 * (2 * 3 * 4096 + rotary) * 2 / tp)
+        assert DENSE_MLP.evaluate(facts, degrees)["dense_activation_s"] * rate == pytest.approx(
+            8192 * 3 * 14336 * 2 / tp
+        )
+
+
+def test_the_loss_moves_its_bytes_for_every_logit() -> None:
+    facts = Facts.of(scenario_of("llama-3-8b", seq_len=8192))
+    rate = facts.hardware.memory_bandwidth * facts.cal.pointwise_efficiency
+    found = ENDS.evaluate(facts, axes_of(tp=1, cp=2, micro_batch_size=1))["loss_s"]
+    assert found * rate == pytest.approx(4096 * 128256 * facts.cal.loss_traffic_bytes)

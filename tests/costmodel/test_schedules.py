@@ -69,7 +69,18 @@ def replay(pp: int, vpp: int, m: int) -> Replay:
     return Replay(max(clock), alive)
 
 
-SHAPES = [(2, 1, 2), (4, 1, 4), (4, 1, 16), (8, 1, 16), (2, 2, 4), (4, 2, 4), (4, 2, 16), (4, 4, 8), (8, 3, 16), (8, 2, 64)]
+SHAPES = [
+    (2, 1, 2),
+    (4, 1, 4),
+    (4, 1, 16),
+    (8, 1, 16),
+    (2, 2, 4),
+    (4, 2, 4),
+    (4, 2, 16),
+    (4, 4, 8),
+    (8, 3, 16),
+    (8, 2, 64),
+]
 
 
 def schedule_of(vpp: int) -> np.ndarray:
@@ -103,7 +114,7 @@ def test_gpipe_keeps_every_micro_batch_and_1f1b_only_those_on_the_way() -> None:
 
 
 def test_zero_bubble_schedules() -> None:
-    """Qi 2023 (arXiv 2401.10241): H1 keeps a third of 1F1B's bubble; V (arXiv 2405.15362) none, at 1F1B's peak memory."""
+    """Qi 2023 (arXiv 2401.10241): H1 keeps a third of 1F1B's bubble; V (arXiv 2405.15362) none, at its peak memory."""
     p, v = num(8), num(1)
     third = waiting_chunks(np.array(CODE["zb_h1"]), p, v) / waiting_chunks(np.array(CODE["1f1b"]), p, v)
     assert third == pytest.approx(1 / 3)

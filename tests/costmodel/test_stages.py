@@ -25,9 +25,9 @@ def slots(layout: Layout) -> tuple[int, int]:
 @given(num_layers=layers, pp=degrees, vpp=chunk_counts, layout=layouts)
 def test_every_layer_lies_somewhere(num_layers: int, pp: int, vpp: int, layout: Layout) -> None:
     chunks = layers_per_chunk(num_layers, pp, vpp, layout)
+    # Only a loss that counts on a chunk with no layer to give is refused.
+    assert (chunks is None) == (slots(layout)[1] == 1 and num_layers + sum(slots(layout)) < pp * vpp)
     if chunks is None:
-        # Only an end that would have to hold less than nothing is refused.
-        assert num_layers + sum(slots(layout)) < pp * vpp * max(1, slots(layout)[0] + slots(layout)[1])
         return
     assert len(chunks) == pp
     assert {len(device) for device in chunks} == {vpp}
@@ -68,7 +68,7 @@ def test_the_ends_are_never_heavier_than_the_middle(num_layers: int, pp: int, vp
         (126, 16, Layout.EVEN, [7, *[8] * 14, 7]),
         (126, 16, Layout.EMBEDDING_AND_LOSS_COUNT, [7, *[8] * 14, 7]),
         (61, 16, Layout.EVEN, [3, *[4] * 13, 3, 3]),
-        (61, 8, Layout.LOSS_COUNTS, [7, 8, 8, 8, 8, 8, 7, 7]),
+        (61, 8, Layout.LOSS_COUNTS, [7, *[8] * 6, 6]),
         (32, 4, Layout.EVEN, [8, 8, 8, 8]),
         (31, 4, Layout.LOSS_COUNTS, [8, 8, 8, 7]),
         (30, 4, Layout.EMBEDDING_AND_LOSS_COUNT, [7, 8, 8, 7]),
@@ -77,10 +77,7 @@ def test_the_ends_are_never_heavier_than_the_middle(num_layers: int, pp: int, vp
 def test_layers_of_each_device(num_layers: int, pp: int, layout: Layout, expected: list[int]) -> None:
     chunks = layers_per_chunk(num_layers, pp, 1, layout)
     assert chunks is not None
-    found = [sum(device) for device in chunks]
-    if sum(expected) == num_layers:
-        assert found == expected
-    assert found[-1] == min(found)
+    assert [sum(device) for device in chunks] == expected
 
 
 def test_a_layout_that_needs_a_negative_count_does_not_exist() -> None:
@@ -90,7 +87,7 @@ def test_a_layout_that_needs_a_negative_count_does_not_exist() -> None:
 
 
 def test_leading_dense_layers_follow_the_order_of_execution() -> None:
-    """Chunk c of device d is virtual stage ``c p + d``, so three dense layers lie on the first chunks of three devices."""
+    """Chunk c of device d is virtual stage ``c p + d``: three dense layers lie on the first chunks of three devices."""
     stages = stage_kinds(16, 3, 4, 4, Layout.EVEN)
     assert stages is not None
     assert [(stage.dense_layers, stage.moe_layers) for stage in stages] == [(1, 3), (1, 3), (1, 3), (0, 4)]

@@ -19,7 +19,7 @@ from costmodel.schedules import bubble_fraction
 from costmodel.spec.model import ModelSpec
 from costmodel.terms.activations import block_bytes_per_token, score_matrix_bytes_per_token
 from costmodel.terms.state import state_bytes
-from tests.scenarios import broken_down, plan_row, recalibrated, scenario_of
+from tests.scenarios import broken_down, lossless, plan_row, recalibrated, scenario_of
 
 GB = 1e9
 GIB = 2**30
@@ -35,7 +35,7 @@ def test_zero_stages_of_a_7_5b_model_on_64_devices(zero_stage: int, published_gb
 
 
 def gpt_layer_bytes(h: float, a: float, s: float, b: float, t: int, *, sequence_parallel: bool, fused: bool) -> float:
-    """A GPT block with dropout, 16-bit activations and a feed-forward width of 4 h, on one of t tensor-parallel ranks."""
+    """A GPT block with dropout, 16-bit activations and a feed-forward width of 4 h, on one of t ranks."""
     per_token = block_bytes_per_token(
         hidden=num(h),
         qkv_width=num(3 * h / t),
@@ -95,8 +95,8 @@ def test_gradient_all_reduce_of_a_7b_model(bandwidth: float, published_s: float)
 
 def test_all_reduce_between_nodes_of_one_rank_each_is_the_textbook_ring() -> None:
     """One rank per node leaves one link per node, whatever joins the devices inside it."""
-    ideal = without_losses(Facts.of(scenario_of(cluster="dgx-h100")))
-    product = all_reduce(ideal, num(1024), num(8)).seconds(num(14 * GB))
+    facts = lossless(Facts.of(scenario_of(cluster="dgx-h100")))
+    product = all_reduce(facts, num(1024), num(8)).seconds(num(14 * GB))
     assert round(float(product), 2) == 0.56
 
 
@@ -107,27 +107,13 @@ def test_ring_latency_is_paid_at_every_step() -> None:
     )
 
 
-def without_losses(facts: Facts) -> Facts:
-    """Links at their rated speed, no latency, no reduction in switches."""
-    return recalibrated(
-        facts,
-        scale_up_efficiency=1,
-        scale_out_efficiency=1,
-        in_network_gain=1,
-        scale_up_latency_s=0,
-        scale_out_latency_s=0,
-        scale_up_hop_s=0,
-        scale_out_hop_s=0,
-    )
-
-
 def flat_network(bandwidth_bytes_per_s: float) -> Facts:
     """All devices on one switch."""
     cluster = load_cluster("dgx-h100")
     one_tier = cluster.tiers[0].model_copy(
         update={"group_devices": None, "bandwidth_bytes_per_s": bandwidth_bytes_per_s}
     )
-    return without_losses(Facts.of(scenario_of(cluster=cluster.model_copy(update={"tiers": (one_tier,)}))))
+    return lossless(Facts.of(scenario_of(cluster=cluster.model_copy(update={"tiers": (one_tier,)}))))
 
 
 UNIFORM = ModelSpec(
@@ -211,7 +197,12 @@ def test_llama_3_pretraining_budget() -> None:
 
 @pytest.mark.parametrize(
     "mesh",
-    [{"tp": 8, "pp": 2, "dp": 1}, {"tp": 2, "pp": 8, "dp": 1}, {"dp": 16, "zero_stage": 3}, {"tp": 8, "dp": 2, "zero_stage": 3}],
+    [
+        {"tp": 8, "pp": 2, "dp": 1},
+        {"tp": 2, "pp": 8, "dp": 1},
+        {"dp": 16, "zero_stage": 3},
+        {"tp": 8, "dp": 2, "zero_stage": 3},
+    ],
     ids=str,
 )
 def test_state_of_a_70b_model_on_16_devices(mesh: dict[str, int]) -> None:

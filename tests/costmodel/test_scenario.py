@@ -1,0 +1,120 @@
+"""What a scenario derives for the terms, and that no fact of one device, model or framework hides in their code."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import costmodel
+from costmodel.catalog.cluster_catalog import accelerator_names, cluster_names, load_cluster
+from costmodel.catalog.framework_catalog import framework_names
+from costmodel.catalog.model_catalog import load_model, model_names
+from costmodel.errors import InvalidInput
+from costmodel.facts import MAX_TIERS, Facts
+from tests.scenarios import plan_row, priced, scenario_of
+
+GIB = 2**30
+
+
+def test_usable_memory_is_a_share_of_the_device_or_what_the_user_leaves_free() -> None:
+    scenario = scenario_of(cluster="dgx-h100")
+    capacity = scenario.cluster.accelerator.memory_bytes
+    assert scenario.usable_bytes == int(capacity * float(scenario.resolved.parameters.usable_fraction))
+    spared = scenario.model_copy(update={"min_free_bytes": 4 * GIB})
+    assert spared.usable_bytes == capacity - 4 * GIB
+
+
+def test_a_precision_that_the_framework_does_not_train_in_is_refused() -> None:
+    scenario = scenario_of(gradient_bytes={"bf16": 4})
+    assert scenario.gradient_bytes == 4
+    with pytest.raises(InvalidInput, match=r"precision: 'fp16' is not usable; Megatron-Core trains in bf16"):
+        _ = scenario_of(precision="fp16", gradient_bytes={"bf16": 4}).gradient_bytes
+
+
+def test_a_precision_that_the_device_does_not_have_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"precision: 'fp8' is not usable; a100-sxm4-80gb has"):
+        Facts.of(scenario_of(cluster="dgx-a100-80gb", precision="fp8"))
+
+
+def test_a_sequence_beyond_the_models_positions_gets_a_word() -> None:
+    assert scenario_of("llama-3-8b", seq_len=8192).warnings() == ()
+    (warning,) = scenario_of("llama-3-8b", seq_len=16384).warnings()
+    assert "16384" in warning
+    assert "8192" in warning
+
+
+def test_tokens_of_a_step() -> None:
+    assert scenario_of(global_batch_size=2048, seq_len=8192).workload.tokens_per_step == 2**24
+
+
+@pytest.mark.parametrize("cluster", cluster_names())
+def test_every_cluster_of_the_catalog_can_be_priced(cluster: str) -> None:
+    spec = load_cluster(cluster)
+    devices = min(spec.max_devices or 16, 16)
+    scenario = scenario_of("llama-3-8b", cluster, devices, 64, 4096)
+    facts = Facts.of(scenario)
+    assert len(facts.hardware.tier_devices) == len(facts.hardware.tier_bandwidth) == MAX_TIERS
+    assert 0 < priced(scenario, plan_row(64, dp=devices)).step_time_s[0] < 3600
+
+
+@pytest.mark.parametrize("model", model_names())
+def test_every_model_of_the_catalog_can_be_priced(model: str) -> None:
+    scenario = scenario_of(model, "dgx-h100", 64, 64, 1024)
+    found = priced(scenario, plan_row(64, dp=64, zero_stage=3))
+    assert 0 < found.step_time_s[0] < 3600
+    assert found.peak_bytes[0] > 0
+
+
+@pytest.mark.parametrize("model", ["mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b"])
+def test_layers_by_kind_are_those_of_the_model(model: str) -> None:
+    spec, facts = load_model(model), Facts.of(scenario_of(model)).model
+    assert facts.dense_layers + facts.moe_layers == spec.num_layers
+    assert spec.moe is not None
+    assert facts.dense_layers == spec.moe.num_dense_layers
+
+
+PRICING = sorted(
+    path
+    for path in Path(costmodel.__file__).parent.glob("**/*.py")
+    if path.parent.name == "terms"
+    or path.name in ("kernels.py", "collectives.py", "layers.py", "memory.py", "predict.py", "facts.py", "stages.py")
+)
+COUNTS = {0, 1, 2, 3, 4, 2.5}  # of tensors, passes, bytes of a word; FLOPs of attention backward over forward
+STRUCTURAL = {22, 62, 1024, 8192, 65536}  # rows in a block, sizes of caches and tables, "unbounded"
+ROUNDING = 1e-9
+
+
+def literals(path: Path) -> list[ast.Constant]:
+    return [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Constant)]
+
+
+@pytest.mark.parametrize("path", PRICING, ids=lambda path: path.name)
+def test_no_number_of_one_device_or_model_sits_in_the_code(path: Path) -> None:
+    """What is fitted or looked up is data; code holds small counts with their meaning beside them."""
+    numbers = {node.value for node in literals(path) if type(node.value) in (int, float)}
+    unexplained = {value for value in numbers - COUNTS - STRUCTURAL if value > ROUNDING}
+    assert not unexplained, f"{path.name}: a figure like {unexplained} belongs into the catalog or a calibration"
+
+
+@pytest.mark.parametrize("path", PRICING, ids=lambda path: path.name)
+def test_no_name_of_one_device_model_or_framework_sits_in_the_code(path: Path) -> None:
+    names = {
+        *accelerator_names(),
+        *cluster_names(),
+        *model_names(),
+        *framework_names(),
+        "hopper",
+        "ampere",
+        "blackwell",
+    }
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    prose = {
+        node.value
+        for parent in ast.walk(tree)
+        for node in ast.iter_child_nodes(parent)
+        if isinstance(parent, ast.Expr) and isinstance(node, ast.Constant)
+    }
+    words = {node.value for node in literals(path) if isinstance(node.value, str)} - prose
+    assert not {word for word in words if word.lower() in names}
