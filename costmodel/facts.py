@@ -14,11 +14,14 @@ from typing import Any, TypeVar
 
 from costmodel.arrays import Num, num
 from costmodel.calibration.calibration import Parameters, stack
+from costmodel.errors import InvalidInput
 from costmodel.scenario import Scenario
+from costmodel.spec.cluster import SCALE_UP_KINDS
 from costmodel.spec.model import ModelSpec
 
 MAX_TIERS = 3
 _UNBOUNDED = float(2**62)
+_SCALE_UP_KINDS = SCALE_UP_KINDS - {"pcie"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +34,7 @@ class ModelFacts:
         kv_rope_width: the rotary part of the compressed keys, 0 without.
         window: sliding window in tokens; ``window_share`` is the share of layers that use it.
         dense_layers: leading dense layers; ``layers`` when there are no experts.
+        group_limit, groups: a token visits experts of so many of so many groups; 1 of 1 when unlimited.
         expert_params: of one expert; ``moe_shared_params``: router and shared experts of one layer.
     """
 
@@ -56,6 +60,7 @@ class ModelFacts:
     expert_ffn: Num
     shared_ffn: Num
     group_limit: Num
+    groups: Num
     mtp_layers: Num
     tied: Num
     norms: Num
@@ -94,7 +99,8 @@ class ModelFacts:
             top_k=num(moe.top_k if moe else 1),
             expert_ffn=num(moe.expert_ffn_hidden_size if moe else 0),
             shared_ffn=num(moe.shared_expert_ffn_hidden_size if moe else 0),
-            group_limit=num((moe.max_groups_per_token if moe else None) or _UNBOUNDED),
+            group_limit=num((moe.max_groups_per_token if moe else None) or 1),
+            groups=num((moe.num_groups if moe and moe.max_groups_per_token else None) or 1),
             mtp_layers=num(model.num_mtp_layers),
             tied=num(model.tie_word_embeddings),
             norms=num(model.norms_per_layer),
@@ -115,6 +121,7 @@ class HardwareFacts:
         tier_devices: devices in one unit of each tier, innermost first; the outermost is unbounded.
         tier_bandwidth: bytes/s per device and direction, after oversubscription.
         tier_in_network: 1 where the switch reduces.
+        tier_scale_up, tier_pcie: 1 where the links are of that kind; neither is a network.
     """
 
     peak_flops: Num
@@ -124,6 +131,8 @@ class HardwareFacts:
     tier_devices: tuple[Num, ...]
     tier_bandwidth: tuple[Num, ...]
     tier_in_network: tuple[Num, ...]
+    tier_scale_up: tuple[Num, ...]
+    tier_pcie: tuple[Num, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +183,15 @@ class Facts:
             cal=stack([row.cal for row in rows]),
         )
 
+    def take(self, rows: slice) -> Facts:
+        """The same facts for some rows; scalars hold for any."""
+        return Facts(
+            model=_sliced(self.model, rows),
+            hardware=_sliced(self.hardware, rows),
+            work=_sliced(self.work, rows),
+            cal=_sliced(self.cal, rows),
+        )
+
 
 def _hardware_facts(scenario: Scenario) -> HardwareFacts:
     cluster, precision = scenario.cluster, scenario.workload.precision
@@ -184,7 +202,10 @@ def _hardware_facts(scenario: Scenario) -> HardwareFacts:
         accelerator.memory_bandwidth_bytes_per_s
     ]
     in_network = [float(tier.in_network_reduction) for tier in cluster.tiers] or [0.0]
+    kinds = [tier.kind for tier in cluster.tiers] or ["nvlink"]
     padding = MAX_TIERS - len(sizes)
+    if padding < 0:
+        raise InvalidInput("cluster.tiers", len(sizes), f"at most {MAX_TIERS} tiers are priced")
     return HardwareFacts(
         peak_flops=num(accelerator.peak(precision.compute)),
         attention_peak_flops=num(accelerator.peak(precision.attention_compute)),
@@ -193,6 +214,8 @@ def _hardware_facts(scenario: Scenario) -> HardwareFacts:
         tier_devices=tuple(num(size) for size in sizes + [_UNBOUNDED] * padding),
         tier_bandwidth=tuple(num(rate) for rate in rates + [rates[-1]] * padding),
         tier_in_network=tuple(num(flag) for flag in in_network + [in_network[-1]] * padding),
+        tier_scale_up=tuple(num(kind in _SCALE_UP_KINDS) for kind in kinds + [kinds[-1]] * padding),
+        tier_pcie=tuple(num(kind == "pcie") for kind in kinds + [kinds[-1]] * padding),
     )
 
 
@@ -216,7 +239,20 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
     )
 
 
-_Group = TypeVar("_Group", ModelFacts, HardwareFacts, WorkFacts)
+_Group = TypeVar("_Group", ModelFacts, HardwareFacts, WorkFacts, Parameters)
+
+
+def _sliced(group: _Group, rows: slice) -> _Group:
+    """Columns cut to ``rows``; scalars as they are."""
+
+    def cut(value: Num) -> Num:
+        return value if value.ndim == 0 else value[rows]
+
+    values: dict[str, Any] = {}
+    for field in fields(group):
+        value = getattr(group, field.name)
+        values[field.name] = tuple(cut(part) for part in value) if isinstance(value, tuple) else cut(value)
+    return type(group)(**values)
 
 
 def _stacked(rows: list[_Group]) -> _Group:

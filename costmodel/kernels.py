@@ -15,8 +15,10 @@ FLASH_BACKWARD_OVER_FORWARD = 2.5
 (Dao 2023, arXiv 2307.08691, section 3.1.2)."""
 
 
-def gemm_s(f: Facts, m: Num, n: Num, k: Num) -> Num:
+def gemm_s(f: Facts, m: Num, n: Num, k: Num, *, peak_flops: Num | None = None) -> Num:
     """Seconds of ``[m, k] @ [k, n]``; zero when a size is zero.
+
+    ``peak_flops`` is given for products that stay in a wider format than the recipe computes in.
 
     ``launch + max(2mnk / (peak * e), bytes / bandwidth)`` with
     ``e = gemm_efficiency * k / (k + k_half) * min(m, n) / (min(m, n) + mn_half)``: the roofline-plus-launch form
@@ -26,11 +28,14 @@ def gemm_s(f: Facts, m: Num, n: Num, k: Num) -> Num:
     cal = f.cal
     thin = np.minimum(m, n)
     efficiency = cal.gemm_efficiency * k / (k + cal.gemm_k_half) * thin / (thin + cal.gemm_mn_half)
-    compute = 2.0 * m * n * k / np.maximum(f.hardware.peak_flops * efficiency, 1.0)
+    peak = f.hardware.peak_flops if peak_flops is None else peak_flops
+    compute = 2.0 * m * n * k / np.maximum(peak * efficiency, 1.0)
     # n and k come from the model and the cut; m counts tokens, and kernels mask its ragged edge cheaply.
     ragged = (np.mod(n, cal.gemm_alignment) > 0) | (np.mod(k, cal.gemm_alignment) > 0)
     compute = np.where(ragged, compute * cal.misaligned_factor, compute)
-    memory = 2.0 * (m * k + k * n + m * n) / (f.hardware.memory_bandwidth * cal.pointwise_efficiency)
+    memory = (
+        f.work.activation_bytes * (m * k + k * n + m * n) / (f.hardware.memory_bandwidth * cal.pointwise_efficiency)
+    )
     exists = (m * n * k) > 0
     return np.where(exists, cal.gemm_launch_s + np.maximum(compute, memory), 0.0) * cal.compute_multiplier
 

@@ -22,18 +22,22 @@ POINTWISE_BACKWARD = 2.0
 """An elementwise pass reads its saved input and the incoming gradient and writes one: about twice the forward's
 traffic.
 """
-CP_BACKWARD = 2.0
-"""Keys, values and their gradients travel in the backward pass: twice the forward's bytes."""
+RING_BACKWARD = 2.0
+"""Keys, values and their gradients go round in the backward pass: twice the forward's bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PassCost:
-    """Seconds by part, for one micro-batch: of one dense layer, one MoE layer, and what first and last stage add."""
+    """Seconds by part, for one micro-batch: of one dense layer, one MoE layer, and what first and last stage add.
+
+    ``mtp`` is what one multi-token-prediction layer needs beside a layer and a head.
+    """
 
     dense: Parts
     moe: Parts
     embedding: Parts
     head: Parts
+    mtp: Parts
 
 
 def total(parts: Mapping[str, Num]) -> Num:
@@ -49,7 +53,7 @@ def model_body_s(f: Facts, cost: PassCost) -> Num:
 def model_ends_s(f: Facts, cost: PassCost) -> Num:
     """Seconds of one micro-batch in embedding, head, and multi-token prediction, which lives with the head."""
     head, last = total(cost.head), np.where(f.model.moe_layers > 0, total(cost.moe), total(cost.dense))
-    return total(cost.embedding) + head + f.model.mtp_layers * (last + head)
+    return total(cost.embedding) + head + f.model.mtp_layers * (last + head + total(cost.mtp))
 
 
 def forward_cost(f: Facts, o: Outputs) -> PassCost:
@@ -74,6 +78,7 @@ def forward_cost(f: Facts, o: Outputs) -> PassCost:
         embedding={"embedding": o["embedding_s"]},
         # Softmax and cross entropy run in the forward pass and leave the gradient of the logits behind.
         head={"head": o["head_s"] + o["loss_s"]},
+        mtp={"mtp": o["mtp_projection_s"]},
     )
 
 
@@ -82,8 +87,8 @@ def backward_cost(f: Facts, o: Outputs, recompute: Num) -> PassCost:
     cal = f.cal
     forward = forward_cost(f, o)
     tp = o["tp_block_s"] * cal.tp_exposed_share
-    cp = CP_BACKWARD * o["cp_exposed_s"] * cal.cp_exposed_share
-    cp = cp + np.maximum(CP_BACKWARD * o["cp_hideable_s"] - o["attention_core_backward_s"], 0.0) + o["cp_merge_s"]
+    cp = o["cp_exposed_backward_s"] * cal.cp_exposed_share
+    cp = cp + np.maximum(RING_BACKWARD * o["cp_hideable_s"] - o["attention_core_backward_s"], 0.0) + o["cp_merge_s"]
     attention: Parts = {
         "attention": o["attention_linear_s"] * BACKWARD_OVER_FORWARD + o["attention_core_backward_s"],
         "norms": (o["norm_s"] + o["residual_s"]) * POINTWISE_BACKWARD,
@@ -110,7 +115,13 @@ def backward_cost(f: Facts, o: Outputs, recompute: Num) -> PassCost:
         },
         embedding={"embedding": o["embedding_s"]},
         head={"head": o["head_backward_s"]},
+        mtp={"mtp": o["mtp_projection_s"] * BACKWARD_OVER_FORWARD},
     )
+
+
+def _some(size_bytes: Num, latency_s: Num, s_per_byte: Num) -> Num:
+    """Seconds of a collective that only runs when there is something to send."""
+    return np.where(size_bytes > 0, latency_s + size_bytes * s_per_byte, 0.0)
 
 
 def with_sharded_parameters(
@@ -128,26 +139,30 @@ def with_sharded_parameters(
         if gather:
             bytes_, expert_bytes = params * f.cal.parameter_wire_bytes, expert_params * f.cal.parameter_wire_bytes
             gathered = o["gather_latency_s"] + bytes_ * o["gather_s_per_byte"]
-            gathered = gathered + expert_bytes * o["expert_gather_s_per_byte"]
+            gathered = gathered + _some(expert_bytes, o["expert_gather_latency_s"], o["expert_gather_s_per_byte"])
             comm = comm + np.where(sharded_params, gathered, 0.0)
         if reduce:
             bytes_, expert_bytes = params * f.cal.gradient_wire_bytes, expert_params * f.cal.gradient_wire_bytes
             reduced = o["reduce_latency_s"] + bytes_ * o["reduce_s_per_byte"]
-            reduced = reduced + expert_bytes * o["expert_reduce_s_per_byte"]
+            reduced = reduced + _some(expert_bytes, o["expert_reduce_latency_s"], o["expert_reduce_s_per_byte"])
             comm = comm + np.where(sharded_grads, reduced, 0.0)
         return np.maximum(comm - f.cal.fsdp_overlap_share * compute, 0.0)
 
     none = np.zeros_like(o["dense_layer_params"])
-    kinds = (("dense", o["dense_layer_params"], none), ("moe", o["moe_layer_params"], o["expert_layer_params"]))
-    added: dict[str, tuple[Parts, Parts]] = {}
-    for kind, params, experts in kinds:
-        ahead: Parts = getattr(forward, kind)
-        back: Parts = getattr(backward, kind)
-        added[kind] = (
-            ahead | {"dp_comm": exposed(params, experts, total(ahead), gather=True, reduce=False)},
-            back | {"dp_comm": exposed(params, experts, total(back), gather=True, reduce=True)},
-        )
-    return (
-        PassCost(dense=added["dense"][0], moe=added["moe"][0], embedding=forward.embedding, head=forward.head),
-        PassCost(dense=added["dense"][1], moe=added["moe"][1], embedding=backward.embedding, head=backward.head),
-    )
+    table = o["table_params"]
+    kinds = {
+        "dense": (o["dense_layer_params"], none),
+        "moe": (o["moe_layer_params"], o["expert_layer_params"]),
+        "embedding": (table, none),
+        "head": (table, none),
+    }
+    ahead: dict[str, Parts] = {}
+    back: dict[str, Parts] = {}
+    for kind, (params, experts) in kinds.items():
+        going: Parts = getattr(forward, kind)
+        returning: Parts = getattr(backward, kind)
+        # The embedding's backward pass needs its gradient only, not the table.
+        again = kind != "embedding"
+        ahead[kind] = going | {"dp_comm": exposed(params, experts, total(going), gather=True, reduce=False)}
+        back[kind] = returning | {"dp_comm": exposed(params, experts, total(returning), gather=again, reduce=True)}
+    return PassCost(**ahead, mtp=forward.mtp), PassCost(**back, mtp=backward.mtp)

@@ -9,6 +9,7 @@ from costmodel.facts import Facts
 from costmodel.schedules import chunks_alive
 from costmodel.table import StageTable
 from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE
+from costmodel.terms.state import shard_share
 from costmodel.terms.term import Outputs
 
 MEMORY_TERMS = (
@@ -61,10 +62,9 @@ def stage_memory(
     work = f.work
 
     def cut(since: int, per_param: Num) -> Num:
-        whole = zero_stage < since
-        dense_share = per_stage(per_param * np.where(whole, 1.0, 1.0 / o["shards"]))
-        expert_share = per_stage(per_param * np.where(whole, 1.0, 1.0 / o["expert_shards"]))
-        return dense * dense_share + expert * expert_share
+        of_dense = per_param * shard_share(zero_stage, since, o["shards"])
+        of_experts = per_param * shard_share(zero_stage, since, o["expert_shards"])
+        return dense * per_stage(of_dense) + expert * per_stage(of_experts)
 
     full, selective = recompute == RECOMPUTE_FULL, recompute == RECOMPUTE_SELECTIVE
 
@@ -87,10 +87,13 @@ def stage_memory(
     heads = stages.has_head * per_stage(1.0 + f.model.mtp_layers)
     logits = heads * per_stage(o["logits_bytes"]) + stages.has_head * 2.0 * per_stage(o["boundary_bytes"])
 
-    # ZeRO-3 holds the layer at work and the one being fetched whole.
+    # ZeRO-3 holds the layer at work and the one being fetched whole, and a table beside its neighbouring layer.
     dense_unit = per_stage(o["dense_layer_params"]) * (stages.dense_layers > 0)
     moe_unit = per_stage(o["moe_layer_params"] + o["expert_layer_params"]) * (stages.moe_layers > 0)
-    gathered = per_stage(np.where(zero_stage >= 3, 2.0 * work.param_bytes, 0.0)) * np.maximum(dense_unit, moe_unit)
+    layer_unit = np.maximum(dense_unit, moe_unit)
+    table_unit = per_stage(o["table_params"]) * np.maximum(stages.has_embedding, stages.has_head)
+    gathered = per_stage(np.where(zero_stage >= 3, work.param_bytes, 0.0))
+    gathered = gathered * (layer_unit + np.maximum(layer_unit, table_unit))
 
     shape = np.zeros_like(activations)
     return {

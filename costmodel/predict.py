@@ -113,7 +113,7 @@ def predict(f: Facts, table: PlanTable, stages: StageTable) -> PredictionTable:
         rows = slice(start, start + _ROWS_AT_ONCE)
         some = table.take(rows)
         block = stages.take(np.arange(len(table))[rows])
-        part = _predict_block(f, some, block)
+        part = _predict_block(f.take(rows), some, block)
         step[rows], peak[rows] = part.step_time_s, part.peak_bytes
     return PredictionTable(step_time_s=step, peak_bytes=peak)
 
@@ -201,7 +201,8 @@ class _Work:
         """Seconds of one micro-batch on each stage."""
         dense, moe, stages = per_stage(total(cost.dense)), per_stage(total(cost.moe)), self.stages
         embedding, head = per_stage(total(cost.embedding)), per_stage(total(cost.head))
-        predictors = self.mtp_dense * dense + self.mtp_moe * moe + (self.mtp_dense + self.mtp_moe) * head
+        mtp = per_stage(total(cost.mtp)) + head
+        predictors = self.mtp_dense * (dense + mtp) + self.mtp_moe * (moe + mtp)
         return (
             stages.dense_layers * dense
             + stages.moe_layers * moe
@@ -224,12 +225,15 @@ class _Work:
             per_byte, expert_per_byte = per_stage(o[f"{kind}_s_per_byte"]), per_stage(o[f"expert_{kind}_s_per_byte"])
             return layers * latency + (dense * per_byte + expert * expert_per_byte) * per_stage(wire_bytes)
 
-        def exposed(comm: Num, window: Num, when: Bools) -> Num:
-            left = np.maximum(comm - per_stage(f.cal.dp_overlap_share) * window, comm / layers)
-            return np.where(per_stage(when) > 0, left, 0.0)
+        def exposed(comm: Num, window: Num, whole: Bools, by_layer: Bools) -> Num:
+            first_or_last = comm / layers
+            left = np.maximum(comm - per_stage(f.cal.dp_overlap_share) * window, first_or_last)
+            return np.where(per_stage(whole) > 0, left, np.where(per_stage(by_layer) > 0, first_or_last, 0.0))
 
-        reduction = exposed(exchange("reduce", f.cal.gradient_wire_bytes), back, zero <= 1)
-        gathering = exposed(exchange("gather", f.cal.parameter_wire_bytes), ahead, (zero == 1) | (zero == 2))
+        # What ZeRO-2/3 exchange layer by layer is in the micro-batches' work, but for the one that has nothing to
+        # hide under.
+        reduction = exposed(exchange("reduce", f.cal.gradient_wire_bytes), back, zero <= 1, zero >= 2)
+        gathering = exposed(exchange("gather", f.cal.parameter_wire_bytes), ahead, (zero == 1) | (zero == 2), zero >= 3)
         owned = dense * per_stage(np.where(zero >= 1, 1.0 / o["shards"], 1.0))
         owned = owned + expert * per_stage(np.where(zero >= 1, 1.0 / o["expert_shards"], 1.0))
         optimizer = owned * per_stage(memory_bound_s(f, f.cal.optimizer_traffic_bytes))
@@ -244,13 +248,14 @@ class _Work:
 
         parts: dict[str, Num] = {}
         for cost in (self.forward, self.backward):
-            names = dict.fromkeys([*cost.dense, *cost.moe, *cost.embedding, *cost.head])
+            names = dict.fromkeys([*cost.dense, *cost.moe, *cost.embedding, *cost.head, *cost.mtp])
             for name in names:
                 only = PassCost(
                     dense=_only(cost.dense, name),
                     moe=_only(cost.moe, name),
                     embedding=_only(cost.embedding, name),
                     head=_only(cost.head, name),
+                    mtp=_only(cost.mtp, name),
                 )
                 seconds = self.m * at_critical(self._stage(only))
                 parts[name] = parts.get(name, np.zeros(())) + seconds

@@ -30,11 +30,6 @@ def waiting_chunks(schedule: Ints, pp: Num, vpp: Num) -> Num:
     return waiting
 
 
-def bubble_fraction(*, pp: int, num_microbatches: int, vpp: int = 1) -> float:
-    """Waiting over useful work: ``(p - 1) / m``, divided by v with interleaving (primer, "Pipeline parallelism")."""
-    return (pp - 1) / (vpp * num_microbatches)
-
-
 def chunks_alive(schedule: Ints, pp: Num, vpp: Num, num_microbatches: Num, stage: Num) -> Num:
     """Chunks whose activations are alive on ``stage`` at its fullest moment; a chunk is 1/v of the device's layers."""
     m, v = num_microbatches, vpp

@@ -36,9 +36,12 @@ class Parameters:
         attention_efficiency: share of the peak reached by the attention core on the FLOPs of a causal mask.
         pointwise_efficiency: share of the memory bandwidth that elementwise and norm kernels reach.
         loss_traffic_bytes: bytes moved per logit by softmax, cross entropy and their gradient.
-        scale_up_efficiency, scale_out_efficiency: share of the link rate that a large ring reaches, by tier.
-        in_network_gain: all-reduce speed-up where the switch reduces (NVLS, SHARP).
-        scale_up_latency_s, scale_out_latency_s: start of one collective, by the outermost tier it reaches.
+        scale_up_efficiency, scale_out_efficiency, pcie_efficiency: share of the link rate that a large ring reaches,
+            by kind.
+        in_network_gain: all-reduce speed-up where the scale-up switch reduces (NVLS), from in_network_min_ranks
+            ranks upwards.
+        scale_up_latency_s, scale_out_latency_s: start of one collective, by the outermost tier it reaches; PCIe
+            counts as scale-up.
         scale_up_hop_s, scale_out_hop_s: one step of a ring.
         compute_multiplier: how much longer a framework's kernels take than the bare ones.
         tp_exposed_share, ep_exposed_share, cp_exposed_share: share of the communication that no overlap hides.
@@ -47,7 +50,7 @@ class Parameters:
             (gathers).
         fsdp_overlap_share: share of a layer's own compute that hides its gathers and reductions under ZeRO-2/3.
         gradient_wire_bytes, parameter_wire_bytes: bytes per parameter on the wire in reduction and gather.
-        fixed_step_s, fixed_microbatch_s: host work per step, and per micro-batch and chunk of layers.
+        fixed_step_s, fixed_microbatch_s: host work per step, and per micro-batch.
         optimizer_traffic_bytes: bytes that the optimizer step moves per parameter it owns.
         expert_imbalance: tokens of the fullest device over the mean.
         activation_coefficient: saved activations as measured over as counted.
@@ -69,7 +72,9 @@ class Parameters:
     loss_traffic_bytes: Num
     scale_up_efficiency: Num
     scale_out_efficiency: Num
+    pcie_efficiency: Num
     in_network_gain: Num
+    in_network_min_ranks: Num
     scale_up_latency_s: Num
     scale_out_latency_s: Num
     scale_up_hop_s: Num

@@ -85,4 +85,4 @@ def _layer(f: Facts, x: Axes) -> Outputs:
     }
 
 
-ACTIVATIONS = Term(name="activations", axes=("tp", "cp", "ep", "etp", "micro_batch_size"), evaluate=_layer)
+ACTIVATIONS = Term(name="activations", axes=("tp", "cp", "etp", "micro_batch_size"), evaluate=_layer)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.collectives import all_to_all, point_to_point, ring_pass
+from costmodel.collectives import all_to_all, neighbours, ring_pass
 from costmodel.facts import Facts
 from costmodel.kernels import memory_bound_s
 from costmodel.spec.plan import CP_COMM_TYPES
@@ -41,15 +41,12 @@ def _context_parallel(f: Facts, x: Axes) -> Outputs:
     t, element = shapes.tokens(f, x), f.work.activation_bytes
     kv = shapes.kv_heads(f, x) * (f.model.qk_head_dim + f.model.v_head_dim)
     chunk = t * kv * element
-    ring = (x.cp - 1.0) * point_to_point(f, x.tp).seconds(chunk)
-    # A ring that leaves the scale-up domain goes at the pace of its slowest hop.
-    leaves = x.tp * x.cp > f.hardware.tier_devices[0]
-    hop = point_to_point(f, np.where(leaves, np.maximum(x.tp, f.hardware.tier_devices[0]), x.tp)).seconds(chunk)
-    ring = np.where(leaves, (x.cp - 1.0) * hop, ring)
+    ring = (x.cp - 1.0) * neighbours(f, x.cp, x.tp).seconds(chunk)
     gather = ring_pass(f, x.cp, x.tp).seconds(chunk * x.cp)
     everything = t * (shapes.qkv_width(f, x) + shapes.heads(f, x) * f.model.v_head_dim) * element
-    exchange = all_to_all(f, x.cp, x.tp, np.ones_like(x.cp), x.cp).seconds(everything)
+    exchange = all_to_all(f, x.cp, x.tp, np.ones_like(x.cp)).seconds(everything)
     active = x.cp > 1.0
+    gathers, exchanges = active & (x.cp_comm_type == ALL_GATHER), active & (x.cp_comm_type == A2A)
     # After every hop but the first the running output is rescaled by the softmax statistics: read, read, write in fp32
     # (Liu 2023, arXiv 2310.01889, section 3).
     merged = (x.cp - 1.0) * t * shapes.heads(f, x) * f.model.v_head_dim * 3.0 * 4.0
@@ -57,23 +54,23 @@ def _context_parallel(f: Facts, x: Axes) -> Outputs:
     return {
         "cp_merge_s": np.where(active & (x.cp_comm_type == P2P), merge, 0.0),
         "cp_hideable_s": np.where(active & (x.cp_comm_type == P2P), ring, 0.0),
-        "cp_exposed_s": np.where(
-            active & (x.cp_comm_type == ALL_GATHER), gather, np.where(active & (x.cp_comm_type == A2A), exchange, 0.0)
-        ),
+        "cp_exposed_s": np.where(gathers, gather, np.where(exchanges, exchange, 0.0)),
+        # Gathered K/V is gathered again and its gradient scattered; an all-to-all goes back as it came.
+        "cp_exposed_backward_s": np.where(gathers, 2.0 * gather, np.where(exchanges, exchange, 0.0)),
     }
 
 
 def _expert_parallel(f: Facts, x: Axes) -> Outputs:
     """Dispatch and combine of one MoE layer: two all-to-alls of the device's tokens (primer, "Expert parallelism")."""
     size = shapes.tokens(f, x) / x.tp * f.model.hidden * f.work.activation_bytes
-    cost = all_to_all(f, x.ep, x.etp, f.model.top_k, f.model.group_limit)
+    cost = all_to_all(f, x.ep, x.etp, f.model.top_k, f.model.group_limit, f.model.groups)
     return {"ep_exchange_s": np.where(x.ep > 1.0, 2.0 * cost.seconds(size * f.cal.expert_imbalance), 0.0)}
 
 
 def _pipeline_parallel(f: Facts, x: Axes) -> Outputs:
     """One activation of ``b s h / (c t)`` to the next stage (each tp rank sends its shard)."""
     size = shapes.tokens(f, x) / shapes.sequence_shards(x) * f.model.hidden * f.work.activation_bytes
-    return {"pp_boundary_s": np.where(x.pp > 1.0, point_to_point(f, x.tp * x.cp * x.dp).seconds(size), 0.0)}
+    return {"pp_boundary_s": np.where(x.pp > 1.0, neighbours(f, x.pp, x.tp * x.cp * x.dp).seconds(size), 0.0)}
 
 
 TENSOR_PARALLEL = Term(name="tensor_parallel", axes=("tp", "cp", "etp", "micro_batch_size"), evaluate=_tensor_parallel)

@@ -12,7 +12,8 @@ from costmodel.terms.term import Axes, Outputs, Term
 def _ends(f: Facts, x: Axes) -> Outputs:
     t, vocab = shapes.tokens(f, x), shapes.padded_vocab(f, x)
     h, element = f.model.hidden, f.work.activation_bytes
-    head = gemm_s(f, t, vocab, h)
+    # The head stays in 16 bits in fp8 recipes.
+    head = gemm_s(f, t, vocab, h, peak_flops=f.hardware.attention_peak_flops)
     loss = memory_bound_s(f, t * vocab * f.cal.loss_traffic_bytes)
     # Gather of rows and scatter-add of their gradient in fp32.
     embedding = memory_bound_s(f, t * h * (2.0 * element + 3.0 * 4.0) / shapes.sequence_shards(x))
@@ -20,6 +21,8 @@ def _ends(f: Facts, x: Axes) -> Outputs:
         "head_s": head,
         "head_backward_s": head * BACKWARD_OVER_FORWARD,
         "loss_s": loss,
+        # Multi-token prediction joins the last hidden state and the next token's embedding (arXiv 2412.19437, 2.2).
+        "mtp_projection_s": gemm_s(f, t, h / x.tp, 2.0 * h) * (f.model.mtp_layers > 0),
         "embedding_s": embedding,
         "logits_bytes": t * vocab * f.cal.logits_bytes,
     }

@@ -14,18 +14,23 @@ from costmodel.terms import shapes
 from costmodel.terms.term import Axes, Outputs, Term
 
 
+def shard_share(zero_stage: Num, since: int, shards: Num) -> Num:
+    """Share of a buffer that one rank keeps when stages from ``since`` on cut it over ``shards`` ranks.
+
+    Optimizer state is cut from stage 1, gradients from 2, parameters from 3 (Rajbhandari 2019, section 5).
+    """
+    return np.where(zero_stage >= since, 1.0 / shards, 1.0)
+
+
 def state_bytes(
     params: Num, shards: Num, zero_stage: Num, *, param_bytes: Num, gradient_bytes: Num, optimizer_bytes: Num
 ) -> Num:
-    """Bytes of ``params`` parameters with what ``zero_stage`` names cut over ``shards`` ranks.
-
-    Stage 1 cuts the optimizer state, 2 the gradients too, 3 the parameters too (Rajbhandari 2019, section 5).
-    """
-
-    def cut(since: int) -> Num:
-        return np.where(zero_stage >= since, 1.0 / shards, 1.0)
-
-    return params * (param_bytes * cut(3) + gradient_bytes * cut(2) + optimizer_bytes * cut(1))
+    """Bytes of state of ``params`` parameters on one rank, with what ``zero_stage`` names cut over ``shards`` ranks."""
+    return params * (
+        param_bytes * shard_share(zero_stage, 3, shards)
+        + gradient_bytes * shard_share(zero_stage, 2, shards)
+        + optimizer_bytes * shard_share(zero_stage, 1, shards)
+    )
 
 
 def _evaluate(f: Facts, x: Axes) -> Outputs:

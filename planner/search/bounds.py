@@ -27,6 +27,7 @@ from costmodel.spec.plan import RECOMPUTES, SCHEDULES
 from costmodel.stages import Layout, representative_stages
 from costmodel.table import AXES, PlanTable, layer_counts
 from costmodel.terms.communication import CONTEXT_PARALLEL
+from costmodel.terms.state import state_bytes
 from costmodel.terms.term import Axes
 from planner.search.request import SearchRequest
 from planner.search.space import MESH_AXES, SHARD_AXES, offered_cp_comm, stage_options
@@ -114,10 +115,15 @@ def _memory_bounds(f: Facts, o: dict[str, Num], table: PlanTable) -> dict[str, N
     work, zero, recompute = f.work, num(table["zero_stage"]), table["recompute"]
     kind = "moe" if float(f.model.moe_layers) > 0 else "dense"
 
-    def cut(shards: Num) -> Num:
-        per = work.param_bytes * np.where(zero >= 3, 1.0 / shards, 1.0)
-        per = per + work.gradient_bytes * np.where(zero >= 2, 1.0 / shards, 1.0)
-        return per + work.optimizer_bytes * np.where(zero >= 1, 1.0 / shards, 1.0)
+    def state(params: Num, shards: Num) -> Num:
+        return state_bytes(
+            params,
+            shards,
+            zero,
+            param_bytes=work.param_bytes,
+            gradient_bytes=work.gradient_bytes,
+            optimizer_bytes=work.optimizer_bytes,
+        )
 
     dense, expert = o[f"{kind}_layer_params"], o["expert_layer_params"] * (kind == "moe")
     selective, full = recompute == RECOMPUTES.index("selective"), recompute == RECOMPUTES.index("full")
@@ -127,7 +133,7 @@ def _memory_bounds(f: Facts, o: dict[str, Num], table: PlanTable) -> dict[str, N
     const = f.cal.overhead_bytes + o["dispatch_bytes"] + gathered + np.where(full, saved - o["boundary_bytes"], 0.0)
     return {
         "const_bytes": const,
-        "state_bytes": dense * cut(o["shards"]) + expert * cut(o["expert_shards"]),
+        "state_bytes": state(dense, o["shards"]) + state(expert, o["expert_shards"]),
         "activation_bytes": kept,
     }
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from costmodel.arrays import num
-from costmodel.schedules import CODE, bubble_fraction, chunks_alive, waiting_chunks
+from costmodel.schedules import CODE, chunks_alive, waiting_chunks
 
 Work = tuple[bool, int, int]  # is backward, chunk, micro-batch
 
@@ -92,7 +92,7 @@ def test_waiting_is_that_of_the_executed_order(pp: int, vpp: int, m: int) -> Non
     """``(p - 1)/v`` times the work of a micro-batch on a device (3 v here), beside m of them that are useful."""
     waiting = float(waiting_chunks(schedule_of(vpp), num(pp), num(vpp)))
     assert replay(pp, vpp, m).seconds == pytest.approx((m + waiting) * 3 * vpp)
-    assert waiting / m == pytest.approx(bubble_fraction(pp=pp, num_microbatches=m, vpp=vpp))
+    assert waiting / m == pytest.approx((pp - 1) / (vpp * m))
 
 
 @pytest.mark.parametrize(("pp", "vpp", "m"), SHAPES)

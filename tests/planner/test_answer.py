@@ -239,7 +239,9 @@ def test_the_status_says_what_is_proven() -> None:
     request = SearchRequest(scenario=scenario, constraints=Constraints.parse(pins, ()))
     outcome = Search(request).run()
     assert status_of(outcome) == "optimal"
-    outcome.proven = False
+    outcome.proven, outcome.best_proven = False, True
+    assert status_of(outcome) == "optimal"
+    outcome.best_proven = False
     assert status_of(outcome) == "feasible"
     outcome.best = []
     assert status_of(outcome) == "unknown"

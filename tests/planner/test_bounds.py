@@ -303,6 +303,52 @@ def test_the_master_lists_every_plan_that_the_exact_price_puts_under_the_limit(n
     assert chosen[0] < len(np.unique(decided, axis=0))
 
 
+@pytest.mark.parametrize("name", list(MASTERS))
+def test_rounding_to_integers_never_cuts_what_lies_on_the_limit(name: str) -> None:
+    """Limits on time and memory that are the bounds of one decision itself: it and all below it are listed."""
+    scenario, pins = MASTERS[name]
+    request = SearchRequest(scenario=scenario, constraints=Constraints.parse(pins, ()))
+    facts = Facts.of(scenario)
+    candidates = mesh_candidates(request)
+    legal = eliminate(request, candidates).legal
+    meshes = {axis: column[legal] for axis, column in candidates.items()}
+    mesh, recompute = (grid.ravel() for grid in np.indices((int(legal.sum()), 3)))
+    rows, _ = rows_of(request, meshes, recompute, mesh)
+    bounds = row_bounds(request, facts, rows)
+    decisions, times, needs = [], [], []
+    for pp in np.unique(rows["pp"]).tolist():
+        at = np.flatnonzero(rows["pp"] == pp)
+        m = rows["num_microbatches"][at]
+        for bound in stage_bounds(request, pp):
+            held, alive = np.array([bound.alive(request, pp, int(count)) for count in m]).T
+            times.append(step_time_bound(facts, bound, pp, num(m), bounds.body_s[at], bounds.ends_s[at]))
+            needs.append(bounds.const_bytes[at] + held * bounds.state_bytes[at] + alive * bounds.activation_bytes[at])
+            fixed = {"vpp": np.full(len(at), bound.vpp), "schedule": np.full(len(at), bound.schedule)}
+            decisions.append(
+                np.stack([(rows | fixed)[axis][at] if axis in rows else fixed[axis] for axis in DECISIONS])
+            )
+    decided, time_s, need = np.concatenate(decisions, axis=1).T, np.concatenate(times), np.concatenate(needs)
+    # Rules on stages are the master's too: of its decisions only those with a legal layout can be listed.
+    table, _ = expand(request, rows)
+    table = table.take(legal_mask(scenario, table))
+    lawful = {tuple(row) for row in np.stack([table[axis] for axis in DECISIONS], axis=1).tolist()}
+    mine = np.array([tuple(row) in lawful for row in decided.tolist()])
+    order = np.flatnonzero(mine)[np.argsort(time_s[mine])]
+    for rank in (0, 3, 10, 30, 100):
+        pivot = order[rank]
+        limit, usable = float(time_s[pivot]), float(need[pivot])
+        keep = mine & (time_s <= limit) & (need <= usable)
+        limits = np.full(len(rows["tp"]), limit)
+        listed = enumerate_below(request, facts, rows, bounds, limits, usable, time.monotonic() + 60.0)
+        assert listed.complete
+        solutions = {tuple(row) for row in listed.as_rows()}
+        assert tuple(decided[pivot].tolist()) in solutions
+        assert {tuple(row) for row in decided[keep].tolist()} <= solutions
+        # Rounding lets little else through.
+        near = mine & (time_s <= limit * (1 + 1e-3)) & (need <= usable * (1 + 1e-2))
+        assert solutions <= {tuple(row) for row in decided[near].tolist()}
+
+
 @pytest.mark.parametrize("kind", ["step_time", "cost", "fewest_devices"])
 def test_a_limit_on_the_objective_is_a_limit_on_the_step_time(kind: Any) -> None:
     random = np.random.default_rng(3)
