@@ -108,6 +108,8 @@ def _pipeline(plan: Plan, scenario: Scenario) -> Findings:
         yield "pipeline_within_layers", f"pp {plan.pp} for {scenario.model.num_layers} layers"
     if 0 in plan.layers_per_stage:
         yield "every_stage_has_a_layer", f"device {plan.layers_per_stage.index(0)} has 0 layers"
+    if plan.vpp > 1 and plan.pp * plan.vpp > scenario.model.num_layers + 2:
+        yield "chunks_within_layers", f"{plan.pp} * {plan.vpp} chunks for {scenario.model.num_layers} layers"
     if plan.pp > 1 and plan.schedule not in scenario.framework.schedules:
         yield "schedule_known", f"{scenario.framework.title} has no {plan.schedule}"
     if plan.pp == 1:

@@ -58,6 +58,11 @@ def _schedule_known_reason(scenario: Scenario, row: Row) -> str:
     return f"schedule {schedule} with pp {row['pp']}: {framework.title} {framework.version} has {offered}"
 
 
+def _chunks_within_layers(scenario: Scenario, columns: PlanColumns) -> Bools:
+    chunks = columns["pp"] * columns["vpp"]
+    return np.asarray((columns["vpp"] == 1) | (chunks <= scenario.model.num_layers + 2))
+
+
 def _schedule_fits(_: Scenario, columns: PlanColumns) -> Bools:
     schedule, vpp = columns["schedule"], columns["vpp"]
     pipelined = np.where(
@@ -96,6 +101,17 @@ PIPELINE_RULES: tuple[Rule, ...] = (
         reason=_every_stage_reason,
         source=OWN + "a stage without layers costs a bubble and saves nothing; torchtitan b5bcd76c66d0 (2026-08-21) "
         "distributed/pipeline_parallel.py:554 refuses it",
+    ),
+    Rule(
+        name="chunks_within_layers",
+        axes=("pp", "vpp"),
+        holds=_chunks_within_layers,
+        reason=lambda s, row: (
+            f"pp {row['pp']} * vpp {row['vpp']} = {row['pp'] * row['vpp']} chunks must be at most num_layers "
+            f"{s.model.num_layers} + 2, one each for embedding and loss"
+        ),
+        source=OWN
+        + "a chunk without layers costs transfers and saves nothing, unless it holds the embedding or the loss",
     ),
     Rule(
         name="schedule_known",

@@ -87,8 +87,7 @@ def row_bounds(request: SearchRequest, f: Facts, rows: Meshes) -> RowBound:
     """Bounds of rows over ``ROW_AXES``, at the cheapest way to exchange keys and values."""
     table = row_table(rows)
     o = evaluate_terms(f, table)
-    body: Num | None = None
-    ends = np.zeros(())
+    body = ends = np.full(len(table), np.inf)
     for kind in offered_cp_comm(request) or (0,):
         exchange = CONTEXT_PARALLEL.evaluate(
             f,
@@ -102,10 +101,8 @@ def row_bounds(request: SearchRequest, f: Facts, rows: Meshes) -> RowBound:
         o = {**o, **exchange}
         passes = forward_cost(f, o), backward_cost(f, o, num(table["recompute"]))
         passes = with_sharded_parameters(f, o, *passes, num(table["zero_stage"]))
-        ends = sum((model_ends_s(f, cost) for cost in passes), start=np.zeros(()))
-        total = sum((model_body_s(f, cost) for cost in passes), start=np.zeros(()))
-        body = total if body is None else np.minimum(body, total)
-    assert body is not None
+        body = np.minimum(body, sum((model_body_s(f, cost) for cost in passes), start=np.zeros(())))
+        ends = np.minimum(ends, sum((model_ends_s(f, cost) for cost in passes), start=np.zeros(())))
     shape = (len(table),)
     columns = {"body_s": body, "ends_s": ends, **_memory_bounds(f, o, table)}
     return RowBound(**{name: np.broadcast_to(column, shape) for name, column in columns.items()})

@@ -41,6 +41,7 @@ ALIASES: Mapping[str, str] = {
     "devices": "devices_used",
 }
 KEYS: tuple[str, ...] = (*NUMBERS, *WORDS)
+_LARGEST = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,17 +124,14 @@ class Constraints:
         """Pins on one axis must share a value; what is listed must not all be forbidden."""
         for axis in {pin.axis for pin in self.pins}:
             pins = [pin for pin in self.pins if pin.axis == axis]
-            listed = [pin.values for pin in pins if pin.values]
-            if listed and not self.pinned(axis):
-                raise InvalidInput(
-                    "pin", " ".join(pin.text for pin in pins), f"no value of {axis} satisfies {self.describe(axis)}"
-                )
-            low = max((span.low for pin in pins if not pin.values for span in pin.ranges), default=0)
-            highs = [span.high for pin in pins if not pin.values for span in pin.ranges if span.high is not None]
-            if highs and low > min(highs):
-                raise InvalidInput(
-                    "pin", " ".join(pin.text for pin in pins), f"no value of {axis} lies in all of these ranges"
-                )
+            # If anything satisfies all pins, then one of their values or the start of one of their ranges does.
+            candidates = {value for pin in pins for value in (*pin.values, *(span.low for span in pin.ranges))}
+            together = " ".join(pin.text for pin in pins)
+            if not any(all(pin.names(value) for pin in pins) for value in candidates):
+                raise InvalidInput("pin", together, f"no value of {axis} satisfies {self.describe(axis)}")
+            only_values = all(not pin.ranges for pin in pins)
+            if only_values and not self.pinned(axis):
+                raise InvalidInput("pin", together, f"no value of {axis} satisfies {self.describe(axis)}")
         for axis, words in WORDS.items():
             if not any(self.allows(axis, code) for code in range(len(words))):
                 raise InvalidInput(
@@ -176,6 +174,8 @@ def _range(kind: str, text: str, part: str) -> Range:
 def _number(kind: str, text: str, part: str, minimum: int) -> int:
     if not part.isascii() or not part.isdigit():
         raise InvalidInput(kind, text, f"{part!r} must be a whole number")
+    if len(part) > len(str(_LARGEST)) or int(part) > _LARGEST:
+        raise InvalidInput(kind, text, f"no axis has values beyond {_LARGEST}")
     value = int(part)
     if value < minimum:
         raise InvalidInput(kind, text, f"{value} must be at least {minimum}")

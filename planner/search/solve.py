@@ -278,14 +278,17 @@ class Search:
             outcome.leanest = plans.take(np.array([int(peaks.argmin())]))
 
     def _leanest(self, meshes: Meshes, *, thorough: bool) -> tuple[Num, PlanTable]:
-        """The plan of each mesh that needs the least memory: most recompute, fewest chunks, leanest sharding, layout.
+        """The plan of each mesh that needs the least memory, which keeps the fewest chunks.
 
         Args:
-            thorough: try every sharding and layout, not only the two that are usually the leanest.
+            thorough: try every recompute policy, sharding and layout, not only those that are usually the leanest.
         """
         request, count = self.request, len(meshes["tp"])
-        most = request.constraints.domain("recompute", range(len(RECOMPUTES)))[-1]
-        rows, of_row = rows_of(request, meshes, np.full(count, most), np.arange(count))
+        policies = request.constraints.domain("recompute", range(len(RECOMPUTES)))
+        tried = np.array(policies if thorough else policies[-1:], dtype=np.int64)
+        pairs = np.tile(np.arange(count), len(tried))
+        rows, of_row = rows_of(request, meshes, np.repeat(tried, count), pairs)
+        of_row = pairs[of_row]
         if not thorough:
             high = legal_zero_stages(request)[-2:]
             lean = np.flatnonzero((rows["dp_replicate"] == 1) & np.isin(rows["zero_stage"], high))

@@ -82,7 +82,7 @@ def mesh_candidates(request: SearchRequest) -> dict[str, Ints]:
     d = domains(request)
     batch, most, least = scenario.workload.global_batch_size, scenario.devices, request.least_devices
     batch_divisors = divisors(batch)
-    pinned_dp = constraints.pinned("dp")
+    dp_values = constraints.domain("dp", batch_divisors)
     dense: list[tuple[int, int, int, int]] = []
     for tp in d.tp:
         for cp in d.cp:
@@ -91,9 +91,9 @@ def mesh_candidates(request: SearchRequest) -> dict[str, Ints]:
                 low, high = -(-least // unit), most // unit
                 if high < max(low, 1):
                     continue
-                fits = [dp for dp in pinned_dp or batch_divisors if low <= dp <= high]
-                for dp in fits or ([] if pinned_dp else [high]):
-                    if constraints.allows("dp", dp) and constraints.allows("devices_used", unit * dp):
+                fits = [dp for dp in dp_values if low <= dp <= high]
+                for dp in fits or [dp for dp in (high,) if constraints.allows("dp", dp)]:
+                    if constraints.allows("devices_used", unit * dp):
                         dense.append((tp, cp, pp, dp))
     if not dense:
         return {axis: np.zeros(0, dtype=np.int64) for axis in MESH_AXES}

@@ -113,6 +113,11 @@ CASES = {
         fails={"pp": 32, "layout": Layout.LOSS_COUNTS},
         reason="num_layers 32 on pp 32 split as 1,2,1x29,0 leaves a device with 0 decoder layers, must be at least 1",
     ),
+    "chunks_within_layers": Case(
+        passes={"pp": 2, "vpp": 17},
+        fails={"pp": 7, "vpp": 5},
+        reason="pp 7 * vpp 5 = 35 chunks must be at most num_layers 32 + 2, one each for embedding and loss",
+    ),
     "schedule_known": Case(
         passes={"schedule": INTERLEAVED},
         fails={"schedule": GPIPE},

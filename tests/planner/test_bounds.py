@@ -58,10 +58,7 @@ CASES: dict[str, Any] = {
     "single-boxes": ("llama-3.1-8b", "rtx4090-1", 24, 48, 2048),
 }
 
-ENDS_OF_ONE_EXCHANGE = pytest.mark.xfail(
-    reason="row_bounds takes the ends of the model from the last CP exchange, not from the cheapest", strict=True
-)
-BOUNDED = [pytest.param(name, marks=ENDS_OF_ONE_EXCHANGE) if name == "first-dense-mtp" else name for name in CASES]
+BOUNDED = list(CASES)
 
 
 def scenario_named(name: str) -> Scenario:
@@ -229,7 +226,7 @@ def test_stage_1_is_the_quickest_sharding_and_full_sharding_the_leanest(name: st
     assert lean.all()
 
 
-@pytest.mark.parametrize("name", ["dense", pytest.param("first-dense-mtp", marks=ENDS_OF_ONE_EXCHANGE)])
+@pytest.mark.parametrize("name", ["dense", "first-dense-mtp"])
 def test_the_bound_over_all_cp_exchanges_is_that_of_the_cheapest(name: str) -> None:
     """Layers that predict further tokens sit at the end of the model and exchange keys and values too."""
     scenario = scenario_named(name)

@@ -148,7 +148,6 @@ def test_forbidding_every_word_of_an_axis_is_refused_with_the_words(axis: str) -
     assert all(word in str(error) for word in words)
 
 
-@pytest.mark.xfail(reason="ranges and values inside one pin are intersected, not joined", strict=True)
 @pytest.mark.parametrize(
     ("pins", "forbids", "left"),
     [
@@ -258,6 +257,5 @@ def test_the_first_wrong_text_is_named_though_others_are_right() -> None:
     assert error.value == "pp=four"
 
 
-@pytest.mark.xfail(reason="int() refuses more than 4,300 digits with a ValueError", strict=True)
 def test_a_number_beyond_all_reason_is_refused_as_any_other_wrong_text() -> None:
     assert refused(pins=("tp=" + "9" * 5000,)).field == "pin"
