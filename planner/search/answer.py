@@ -160,6 +160,8 @@ def infeasibility(request: SearchRequest, facts: Facts, outcome: Outcome) -> Jso
         least, most = request.least_devices, scenario.devices
         span = f"{most}" if least == most else f"{least}..{most}"
         reason = f"no product tp * cp * pp * dp of the values that may be used lies in {span} devices"
+        if least > 1:
+            reason += f" (--min-used {request.min_used:g} of {most})"
         conditions = request.constraints.describe()
         reason += f" under {conditions}" if conditions else ""
         conflict.append({"rule": "devices", "meshes": 0, "reason": reason})

@@ -32,13 +32,19 @@ def rows_of(request: SearchRequest, meshes: Meshes, recompute: Ints, mesh: Ints)
 
 
 def expand(
-    request: SearchRequest, rows: Meshes, *, leanest: bool = False, every_layout: bool = True
+    request: SearchRequest,
+    rows: Meshes,
+    *,
+    leanest: bool = False,
+    every_layout: bool = True,
+    every_chunking: bool = False,
 ) -> tuple[PlanTable, Ints]:
     """Rows times their stage options and CP exchanges.
 
     Args:
         leanest: keep only what can need the least memory: the fewest virtual stages, which keep the fewest activations
             alive, and one CP exchange, which all need the same.
+        every_chunking: keep every number of virtual stages all the same.
         every_layout: keep every way to lay the layers over the stages, not only the plainest.
 
     Returns:
@@ -51,9 +57,10 @@ def expand(
     for code, (pp, cp) in enumerate(distinct.tolist()):
         stages = np.array(stage_options(request, pp), dtype=np.int64).reshape(-1, len(STAGE_AXES))
         exchanges = np.array(offered_cp_comm(request) if cp > 1 else (0,), dtype=np.int64)
-        if leanest and len(stages):
-            stages = stages[stages[:, 0] == stages[:, 0].min()]
+        if leanest:
             exchanges = exchanges[:1]
+        if leanest and not every_chunking and len(stages):
+            stages = stages[stages[:, 0] == stages[:, 0].min()]
         if not every_layout:
             stages = stages[:1]
         at = np.flatnonzero(kind.ravel() == code)

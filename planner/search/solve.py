@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from costmodel.arrays import Bools, Ints, Num
+from costmodel.arrays import Bools, Ints, Num, num
 from costmodel.facts import Facts
 from costmodel.predict import predict
 from costmodel.rules import legal_mask
 from costmodel.spec.plan import RECOMPUTES
-from costmodel.table import AXES, PlanTable, stage_table
+from costmodel.table import AXES, PlanTable, layer_counts, stage_table
 from planner.search.bounds import Meshes, RowBound, least_step_time, row_bounds, with_inner
 from planner.search.eliminate import MEMORY, Elimination, eliminate
 from planner.search.master import DECISIONS, Enumeration, enumerate_below
@@ -33,6 +33,7 @@ _ROUNDS = 12
 _MESHES_AT_ONCE = 3000
 _ROUNDING = 1e-9
 _LONG_LIST = 20
+_NEAREST = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,11 +129,16 @@ class Search:
         self._count_memory(meshes, np.asarray(possible.any(axis=0)), outcome)
 
     def _within(self, best: list[Priced]) -> int:
-        """Different plans priced so far whose interval reaches below the best one's upper end."""
+        """Different plans priced so far whose interval, by the objective, reaches below the upper end of the best's."""
         if not best:
             return 0
         error = 1.0 + float(self.facts.cal.time_relative_error)
-        return sum(plan.step_time_s / error <= best[0].step_time_s * error for plan in self.found.values())
+
+        def at(plan: Priced, factor: float) -> float:
+            return float(self.objective.value(num(plan.step_time_s * factor), num(plan.devices_used)))
+
+        highest = at(best[0], error)
+        return sum(at(plan, 1.0 / error) <= highest for plan in self.found.values())
 
     # -- relaxations ---------------------------------------------------------------------------------------------------
 
@@ -274,11 +280,13 @@ class Search:
         if unfit.any():
             outcome.elimination.counts[MEMORY] = int(unfit.sum())
         if unfit.all():
-            peaks, plans = self._leanest(meshes, thorough=True)
+            peaks, _ = self._leanest(meshes, thorough=False)
+            nearest = np.argsort(peaks, kind="stable")[:_NEAREST]
+            peaks, plans = self._leanest({axis: column[nearest] for axis, column in meshes.items()}, thorough=True)
             outcome.leanest = plans.take(np.array([int(peaks.argmin())]))
 
     def _leanest(self, meshes: Meshes, *, thorough: bool) -> tuple[Num, PlanTable]:
-        """The plan of each mesh that needs the least memory, which keeps the fewest chunks.
+        """The plan of each mesh that needs the least memory.
 
         Args:
             thorough: try every recompute policy, sharding and layout, not only those that are usually the leanest.
@@ -289,11 +297,16 @@ class Search:
         pairs = np.tile(np.arange(count), len(tried))
         rows, of_row = rows_of(request, meshes, np.repeat(tried, count), pairs)
         of_row = pairs[of_row]
+        layers, leading_dense = layer_counts(request.scenario)
+        # With layers of one kind the fewest chunks keep the fewest activations; more chunks may mix two kinds better.
+        uniform = leading_dense in (0, layers)
         if not thorough:
             high = legal_zero_stages(request)[-2:]
             lean = np.flatnonzero((rows["dp_replicate"] == 1) & np.isin(rows["zero_stage"], high))
             rows, of_row = {axis: column[lean] for axis, column in rows.items()}, of_row[lean]
-        table, of_plan = expand(request, rows, leanest=True, every_layout=thorough)
+        table, of_plan = expand(
+            request, rows, leanest=True, every_layout=thorough, every_chunking=thorough and not uniform
+        )
         legal = np.flatnonzero(legal_mask(request.scenario, table))
         table, mesh = table.take(legal), of_row[of_plan[legal]]
         peaks = predict(self.facts, table, stage_table(request.scenario, table)).peak_bytes

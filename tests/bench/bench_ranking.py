@@ -98,7 +98,7 @@ def ranking() -> None:
     print(f"  all at once   {together:>12,.0f} plans/s per core (best of {REPEATS})")
     print(f"  one by one    {single:>12,.0f} plans/s per core ({ONE_BY_ONE} plans)")
     print(f"  ratio         {together / single:>12,.0f}")
-    print(f"  for context   other planners on such a machine: {OTHERS} (published)")
+    print(f"  for context   other planners on such a machine: {OTHERS}")
 
 
 def searches() -> None:

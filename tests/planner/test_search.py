@@ -498,6 +498,17 @@ def test_eliminated_meshes_are_counted_under_every_rule_that_they_break(name: st
     assert outcome.elimination.counts == recount(oracle_of(name))
 
 
+def test_a_mesh_that_no_inner_choice_saves_counts_under_the_rule_that_refuses_it_and_no_other() -> None:
+    """All-to-all needs heads for every rank of tp and cp; 8 KV heads are the fewer."""
+    scenario, expected = small("dense"), 0
+    for mesh in meshes_of(scenario, default_least(scenario)):
+        whole_nodes = devices_of(mesh) % 8 == 0
+        expected += mesh["cp"] > 1 and whole_nodes and 8 % (mesh["tp"] * mesh["cp"]) != 0
+    counts = found_by(request_of(scenario, ("cp=2..", "cp_comm=a2a"))).elimination.counts
+    assert counts == {"a2a_kv_heads_divisible_by_cp": expected}
+    assert expected > 10
+
+
 def test_a_mesh_whose_leanest_plan_recomputes_selectively_is_not_counted_as_too_big() -> None:
     """One layer and one micro-batch per stage: full recompute keeps its workspace and saves nothing."""
     scenario = with_usable("dense", 62.2)
@@ -505,6 +516,18 @@ def test_a_mesh_whose_leanest_plan_recomputes_selectively_is_not_counted_as_too_
     assert answer["status"] == "optimal"
     assert {entry["plan"]["recompute"] for entry in answer["plans"]} == {"selective"}
     assert answer["eliminated"] == {}
+
+
+def test_a_mesh_whose_leanest_plan_has_more_chunks_is_not_counted_as_too_big() -> None:
+    """With a leading dense layer more chunks can put it beside fewer experts."""
+    scenario = scenario_of("deepseek-v2-lite", "dgx-a100-40gb", 12, 3, 4096)
+    free = scenario.cluster.accelerator.memory_bytes - int(24.85 * 2**30)
+    tight = Scenario(**{field: getattr(scenario, field) for field in Scenario.model_fields} | {"min_free_bytes": free})
+    pins = ("tp=4", "cp=1", "pp=3", "dp=1", "ep=4", "etp=1", "mbs=1")
+    answer = answered(request_of(tight, pins, min_used=0.5))
+    assert answer["status"] == "optimal"
+    assert min(entry["plan"]["vpp"] for entry in answer["plans"]) > 1
+    assert "memory" not in answer["eliminated"]
 
 
 # -- what must hold between two requests -----------------------------------------------------------------------------
