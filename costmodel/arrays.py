@@ -6,7 +6,8 @@ A ``Num`` is a float64 array that broadcasts: 0-d for a fact of one scenario, ``
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +22,41 @@ def num(value: ArrayLike) -> Num:
     return np.asarray(value, dtype=np.float64)
 
 
-def per_stage(value: Any) -> Num:
+def per_stage(value: ArrayLike) -> Num:
     """A per-row quantity with a trailing axis of length one, so that it broadcasts against ``(rows, stages)``."""
     array = num(value)
     return array if array.ndim == 0 else array[..., np.newaxis]
+
+
+_DENSE_KEYS = 1 << 22
+
+
+def distinct(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """The distinct tuples of several columns of small non-negative integers.
+
+    Returns:
+        For each distinct tuple, in ascending order, the row of its first occurrence; for every row, its tuple.
+    """
+    key, size = _ranks(columns[0])
+    for column in columns[1:]:
+        ranks, count = _ranks(column)
+        key, size = key * count + ranks, size * count
+    if size > _DENSE_KEYS:
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        return first, inverse
+    first_of = np.full(size, -1, dtype=np.int64)
+    first_of[key[::-1]] = np.arange(len(key))[::-1]
+    used = first_of >= 0
+    return first_of[used], (np.cumsum(used) - 1)[key]
+
+
+def _ranks(column: Ints) -> tuple[Ints, int]:
+    """Position of each value among the distinct ones, and how many there are."""
+    highest = int(column.max(initial=0))
+    if highest >= _DENSE_KEYS:
+        values, inverse = np.unique(column, return_inverse=True)
+        return inverse, len(values)
+    present = np.zeros(highest + 1, dtype=np.int64)
+    present[column] = 1
+    rank = np.cumsum(present) - 1
+    return rank[column], max(int(rank[-1]) + 1, 1)

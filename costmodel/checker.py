@@ -103,13 +103,18 @@ def _batch(plan: Plan, scenario: Scenario) -> Findings:
         yield "microbatches_fill_batch", f"num_microbatches {plan.num_microbatches}, must be {max(rounds, 1)}"
 
 
+def _too_many_chunks(plan: Plan, scenario: Scenario) -> bool:
+    """More chunks than layers, embedding and loss; what they would hold is then no further question."""
+    return plan.vpp > 1 and plan.pp * plan.vpp > scenario.model.num_layers + 2
+
+
 def _pipeline(plan: Plan, scenario: Scenario) -> Findings:
     if plan.pp > scenario.model.num_layers:
         yield "pipeline_within_layers", f"pp {plan.pp} for {scenario.model.num_layers} layers"
-    if 0 in plan.layers_per_stage:
-        yield "every_stage_has_a_layer", f"device {plan.layers_per_stage.index(0)} has 0 layers"
-    if plan.vpp > 1 and plan.pp * plan.vpp > scenario.model.num_layers + 2:
+    if _too_many_chunks(plan, scenario):
         yield "chunks_within_layers", f"{plan.pp} * {plan.vpp} chunks for {scenario.model.num_layers} layers"
+    if 0 in plan.layers_per_stage and (plan.pp > scenario.model.num_layers or not _too_many_chunks(plan, scenario)):
+        yield "every_stage_has_a_layer", f"device {plan.layers_per_stage.index(0)} has 0 layers"
     if plan.pp > 1 and plan.schedule not in scenario.framework.schedules:
         yield "schedule_known", f"{scenario.framework.title} has no {plan.schedule}"
     if plan.pp == 1:
@@ -196,7 +201,7 @@ def _megatron_pipeline(plan: Plan, scenario: Scenario) -> Findings:
     rest = plan.num_microbatches % plan.pp
     if plan.schedule == "interleaved_1f1b" and rest != 0:
         yield "microbatches_divisible_by_pp", f"num_microbatches {plan.num_microbatches} over pp {plan.pp} leave {rest}"
-    too_long = plan.pp > scenario.model.num_layers
+    too_long = plan.pp > scenario.model.num_layers or _too_many_chunks(plan, scenario)
     if too_long or scenario.framework.has("pipeline_layout"):
         return
     chunks = plan.layers_per_chunk or tuple((layers,) for layers in plan.layers_per_stage)

@@ -1,10 +1,9 @@
 """Errors of the planner, one hierarchy.
 
     PlannerError
-    ├── InvalidInput          a user's field holds something unusable (CLI exit 2)
-    │   ├── UnknownName       a name that no catalog or table holds; carries the nearest ones
-    │   └── UnreadableFile    a file that is absent, unreadable or not in its format
-    └── UnsupportedPlan       a plan that can't be expressed for the framework asked for
+    └── InvalidInput          a user's field holds something unusable (CLI exit 2)
+        ├── UnknownName       a name that no catalog or table holds; carries the nearest ones
+        └── UnreadableFile    a file that is absent, unreadable or not in its format
 
 Every message is one line that names the field, the value found and what would be right.
 """
@@ -59,10 +58,6 @@ class UnreadableFile(InvalidInput):
     """A file that can't be read or isn't in the format it should be in."""
 
     slug = "unreadable-file"
-
-
-class UnsupportedPlan(PlannerError):
-    """The plan is legal somewhere, but the target framework has no words for it."""
 
 
 _LONGEST_SHOWN = 160

@@ -21,7 +21,7 @@ from costmodel.spec.model import ModelSpec
 
 MAX_TIERS = 3
 _UNBOUNDED = float(2**62)
-_SCALE_UP_KINDS = SCALE_UP_KINDS - {"pcie"}
+_SWITCHED_KINDS = SCALE_UP_KINDS - {"pcie"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,6 @@ class ModelFacts:
         expert_params: of one expert; ``moe_shared_params``: router and shared experts of one layer.
     """
 
-    layers: Num
     hidden: Num
     heads: Num
     kv_heads: Num
@@ -78,7 +77,6 @@ class ModelFacts:
         dense = model.num_layers if moe is None else moe.num_dense_layers
         qk_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim if mla else model.head_dim
         return cls(
-            layers=num(model.num_layers),
             hidden=num(model.hidden_size),
             heads=num(model.num_heads),
             kv_heads=num(model.num_heads if mla else model.num_kv_heads),
@@ -126,7 +124,6 @@ class HardwareFacts:
 
     peak_flops: Num
     attention_peak_flops: Num
-    memory_bytes: Num
     memory_bandwidth: Num
     tier_devices: tuple[Num, ...]
     tier_bandwidth: tuple[Num, ...]
@@ -139,8 +136,6 @@ class HardwareFacts:
 class WorkFacts:
     """The step and the recipe: bytes per parameter and per activation element."""
 
-    devices: Num
-    global_batch_size: Num
     seq_len: Num
     param_bytes: Num
     gradient_bytes: Num
@@ -209,12 +204,11 @@ def _hardware_facts(scenario: Scenario) -> HardwareFacts:
     return HardwareFacts(
         peak_flops=num(accelerator.peak(precision.compute)),
         attention_peak_flops=num(accelerator.peak(precision.attention_compute)),
-        memory_bytes=num(accelerator.memory_bytes),
         memory_bandwidth=num(accelerator.memory_bandwidth_bytes_per_s),
         tier_devices=tuple(num(size) for size in sizes + [_UNBOUNDED] * padding),
         tier_bandwidth=tuple(num(rate) for rate in rates + [rates[-1]] * padding),
         tier_in_network=tuple(num(flag) for flag in in_network + [in_network[-1]] * padding),
-        tier_scale_up=tuple(num(kind in _SCALE_UP_KINDS) for kind in kinds + [kinds[-1]] * padding),
+        tier_scale_up=tuple(num(kind in _SWITCHED_KINDS) for kind in kinds + [kinds[-1]] * padding),
         tier_pcie=tuple(num(kind == "pcie") for kind in kinds + [kinds[-1]] * padding),
     )
 
@@ -224,8 +218,6 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
     precision, optimizer = workload.precision, workload.optimizer
     modules = set(framework.selective_modules)
     return WorkFacts(
-        devices=num(scenario.devices),
-        global_batch_size=num(workload.global_batch_size),
         seq_len=num(workload.seq_len),
         param_bytes=num(precision.param_bytes + precision.weight_copy_bytes),
         gradient_bytes=num(scenario.gradient_bytes),

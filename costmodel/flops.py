@@ -9,6 +9,9 @@ again, so full recompute gives ``HFU = 8/6 MFU`` (Chowdhery 2022, arXiv 2204.023
 
 from __future__ import annotations
 
+import numpy as np
+
+from costmodel.arrays import Num, num
 from costmodel.spec.model import ModelSpec
 
 
@@ -21,19 +24,25 @@ def matmul_params(model: ModelSpec) -> int:
     return visited + (params.embedding if model.tie_word_embeddings else 0)
 
 
-def mean_attended_tokens(model: ModelSpec, seq_len: int) -> float:
-    """Keys that a query sees on average under a causal mask, over full and sliding-window layers."""
-    share = model.num_sliding_layers / model.num_layers
-    window = min(model.sliding_window or seq_len, seq_len)
-    windowed = (window * window / 2 + (seq_len - window) * window) / seq_len
-    return share * windowed + (1 - share) * seq_len / 2
+def mean_attended_tokens(seq_len: Num, window: Num, window_share: Num) -> Num:
+    """Keys that one query attends to on average under a causal mask, over full and sliding-window layers.
+
+    A causal layer averages s/2. With a window w < s the first w queries average w/2 and the rest attend to w.
+
+    Args:
+        window_share: share of the layers that have the window.
+    """
+    seen = np.minimum(window, seq_len)
+    windowed = (seen * seen / 2.0 + (seq_len - seen) * seen) / seq_len
+    return window_share * windowed + (1.0 - window_share) * seq_len / 2.0
 
 
 def attention_flops_per_token(model: ModelSpec, seq_len: int) -> float:
     """Forward FLOPs of scores and weighted sum of all layers, causal half only."""
     v_dim = model.mla.v_head_dim if model.mla else model.head_dim
-    per_layer = 2 * mean_attended_tokens(model, seq_len) * model.num_heads * (model.head_dim + v_dim)
-    return model.num_layers * per_layer
+    share = model.num_sliding_layers / model.num_layers
+    keys = float(mean_attended_tokens(num(seq_len), num(model.sliding_window or seq_len), num(share)))
+    return model.num_layers * 2 * keys * model.num_heads * (model.head_dim + v_dim)
 
 
 def model_flops_per_token(model: ModelSpec, seq_len: int) -> float:

@@ -9,7 +9,10 @@ import numpy as np
 
 from costmodel.arrays import Num
 from costmodel.facts import Facts
+from costmodel.flops import mean_attended_tokens
 
+BACKWARD_OVER_FORWARD = 2.0
+"""A linear layer's backward is two GEMMs of the forward's size: one for the input's gradient, one for the weight's."""
 FLASH_BACKWARD_OVER_FORWARD = 2.5
 """FLOPs of the backward over the forward attention core: five GEMMs against two, since scores are recomputed
 (Dao 2023, arXiv 2307.08691, section 3.1.2)."""
@@ -40,19 +43,10 @@ def gemm_s(f: Facts, m: Num, n: Num, k: Num, *, peak_flops: Num | None = None) -
     return np.where(exists, cal.gemm_launch_s + np.maximum(compute, memory), 0.0) * cal.compute_multiplier
 
 
-def attended_tokens(f: Facts) -> Num:
-    """Mean number of keys that one query attends to under a causal mask, over full and sliding-window layers.
-
-    A causal layer averages s/2. With a window w < s the first w queries average w/2 and the rest attend to w.
-    """
-    s, w = f.work.seq_len, np.minimum(f.model.window, f.work.seq_len)
-    windowed = (w * w / 2.0 + (s - w) * w) / s
-    return f.model.window_share * windowed + (1.0 - f.model.window_share) * s / 2.0
-
-
 def attention_core_flops(f: Facts, tokens: Num, heads: Num) -> Num:
     """Forward FLOPs of scores and weighted sum on the causal part: ``2 * tokens * keys * heads * (d_qk + d_v)``."""
-    return 2.0 * tokens * attended_tokens(f) * heads * (f.model.qk_head_dim + f.model.v_head_dim)
+    keys = mean_attended_tokens(f.work.seq_len, f.model.window, f.model.window_share)
+    return 2.0 * tokens * keys * heads * (f.model.qk_head_dim + f.model.v_head_dim)
 
 
 def attention_core_s(f: Facts, tokens: Num, heads: Num) -> tuple[Num, Num]:

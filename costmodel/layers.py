@@ -12,8 +12,8 @@ import numpy as np
 
 from costmodel.arrays import Num
 from costmodel.facts import Facts
+from costmodel.kernels import BACKWARD_OVER_FORWARD
 from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE
-from costmodel.terms.attention import BACKWARD_OVER_FORWARD
 from costmodel.terms.term import Outputs
 
 Parts = dict[str, Num]

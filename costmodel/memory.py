@@ -27,8 +27,8 @@ MEMORY_TERMS = (
 
 def stage_params(f: Facts, o: Outputs, stages: StageTable) -> tuple[Num, Num]:
     """Parameters on each stage's device: (reduced over the dense mesh, reduced over the expert mesh)."""
-    moe = stages.moe_layers + stages.has_head * f_mtp(f, moe=True)
-    dense_layers = stages.dense_layers + stages.has_head * f_mtp(f, moe=False)
+    moe = stages.moe_layers + stages.has_head * mtp_layers_of_kind(f, moe=True)
+    dense_layers = stages.dense_layers + stages.has_head * mtp_layers_of_kind(f, moe=False)
     dense = dense_layers * per_stage(o["dense_layer_params"]) + moe * per_stage(o["moe_layer_params"])
     # A tied table is one table on a single stage; over a pipeline the last stage keeps a copy.
     single = stages.has_embedding * stages.has_head
@@ -39,7 +39,7 @@ def stage_params(f: Facts, o: Outputs, stages: StageTable) -> tuple[Num, Num]:
     return dense, moe * per_stage(o["expert_layer_params"])
 
 
-def f_mtp(f: Facts, *, moe: bool) -> Num:
+def mtp_layers_of_kind(f: Facts, *, moe: bool) -> Num:
     """Multi-token-prediction layers by kind, beside the last stage's axis: they are of the model's last kind."""
     has_moe = f.model.moe_layers > 0
     return per_stage(np.where(has_moe == moe, f.model.mtp_layers, 0.0))
@@ -75,7 +75,7 @@ def stage_memory(
     alive = chunks_alive(
         schedule[..., np.newaxis], per_stage(pp), per_stage(vpp), per_stage(num_microbatches), stages.index
     )
-    layers_of_head = stages.has_head * (f_mtp(f, moe=False) + f_mtp(f, moe=True))
+    layers_of_head = stages.has_head * (mtp_layers_of_kind(f, moe=False) + mtp_layers_of_kind(f, moe=True))
     mtp_kept = np.where(f.model.moe_layers > 0, kept("moe"), kept("dense"))
     per_micro_batch = stages.dense_layers * per_stage(kept("dense")) + stages.moe_layers * per_stage(kept("moe"))
     activations = alive * per_micro_batch / per_stage(vpp) + layers_of_head * per_stage(mtp_kept)

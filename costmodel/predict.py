@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.arrays import Bools, Ints, Num, num, per_stage
+from costmodel.arrays import Bools, Ints, Num, distinct, num, per_stage
 from costmodel.facts import Facts
 from costmodel.kernels import memory_bound_s
 from costmodel.layers import (
@@ -29,7 +29,7 @@ from costmodel.layers import (
     total,
     with_sharded_parameters,
 )
-from costmodel.memory import f_mtp, stage_memory, stage_params
+from costmodel.memory import mtp_layers_of_kind, stage_memory, stage_params
 from costmodel.schedules import waiting_chunks
 from costmodel.table import PlanTable, StageTable
 from costmodel.terms.activations import ACTIVATIONS
@@ -38,7 +38,7 @@ from costmodel.terms.communication import CONTEXT_PARALLEL, EXPERT_PARALLEL, PIP
 from costmodel.terms.data_parallel import DATA_PARALLEL
 from costmodel.terms.ends import ENDS
 from costmodel.terms.mlp import DENSE_MLP, EXPERTS
-from costmodel.terms.state import PARAMETERS
+from costmodel.terms.state import PARAMETERS, shard_share
 from costmodel.terms.term import Axes, Term
 
 TERMS: tuple[Term, ...] = (
@@ -56,7 +56,6 @@ TERMS: tuple[Term, ...] = (
 )
 
 _ROWS_AT_ONCE = 8192  # keeps the working set of a block in the processor's cache
-_DENSE_KEYS = 1 << 22
 _ROUNDING = 1e-12
 
 
@@ -97,9 +96,8 @@ def evaluate_terms(f: Facts, table: PlanTable) -> dict[str, Num]:
         for term in TERMS:
             outputs.update(term.evaluate(f, Axes({axis: num(table[axis]) for axis in term.axes})))
         return outputs
-    codes = {axis: _codes(table[axis]) for axis in {axis for term in TERMS for axis in term.axes}}
     for term in TERMS:
-        first, inverse = _distinct([codes[axis] for axis in term.axes])
+        first, inverse = distinct([table[axis] for axis in term.axes])
         sub = Axes({axis: num(table[axis][first]) for axis in term.axes})
         for name, values in term.evaluate(f, sub).items():
             outputs[name] = np.broadcast_to(values, first.shape)[inverse]
@@ -179,7 +177,7 @@ class _Work:
         self.forward, self.backward = forward, backward
         pp, vpp = num(table["pp"]), num(table["vpp"])
         self.m = num(table["num_microbatches"])
-        self.mtp_dense, self.mtp_moe = f_mtp(f, moe=False), f_mtp(f, moe=True)
+        self.mtp_dense, self.mtp_moe = mtp_layers_of_kind(f, moe=False), mtp_layers_of_kind(f, moe=True)
         interleaved = vpp > 1.0
         share = np.where(interleaved, f.cal.pp_exposed_share_interleaved, f.cal.pp_exposed_share)
         # A stage sends one activation forward and one gradient back for every chunk of every micro-batch.
@@ -234,8 +232,8 @@ class _Work:
         # hide under.
         reduction = exposed(exchange("reduce", f.cal.gradient_wire_bytes), back, zero <= 1, zero >= 2)
         gathering = exposed(exchange("gather", f.cal.parameter_wire_bytes), ahead, (zero == 1) | (zero == 2), zero >= 3)
-        owned = dense * per_stage(np.where(zero >= 1, 1.0 / o["shards"], 1.0))
-        owned = owned + expert * per_stage(np.where(zero >= 1, 1.0 / o["expert_shards"], 1.0))
+        owned = dense * per_stage(shard_share(zero, 1, o["shards"]))
+        owned = owned + expert * per_stage(shard_share(zero, 1, o["expert_shards"]))
         optimizer = owned * per_stage(memory_bound_s(f, f.cal.optimizer_traffic_bytes))
         return reduction + gathering, optimizer
 
@@ -271,28 +269,3 @@ class _Work:
 
 def _only(parts: Parts, name: str) -> Parts:
     return {name: parts[name]} if name in parts else {}
-
-
-def _codes(column: Ints) -> tuple[Ints, int]:
-    """Position of each value among the distinct ones, and how many there are; values are small non-negative
-    integers.
-    """
-    present = np.zeros(int(column.max(initial=0)) + 1, dtype=np.int64)
-    present[column] = 1
-    rank = np.cumsum(present) - 1
-    return rank[column], int(rank[-1]) + 1
-
-
-def _distinct(codes: list[tuple[Ints, int]]) -> tuple[Ints, Ints]:
-    """Rows of first occurrence of each distinct tuple, and for every row which of them it equals."""
-    key, size = codes[0]
-    for code, count in codes[1:]:
-        key, size = key * count + code, size * count
-    if size > _DENSE_KEYS:
-        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-        return first, inverse
-    first_of = np.full(size, -1, dtype=np.int64)
-    first_of[key[::-1]] = np.arange(len(key))[::-1]
-    used = first_of >= 0
-    rank = np.cumsum(used) - 1
-    return first_of[used], rank[key]

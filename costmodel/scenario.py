@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
-from pydantic import BaseModel, ConfigDict
-
 from costmodel.calibration.calibration import Calibration, Resolved
 from costmodel.errors import InvalidInput
-from costmodel.spec.base import PositiveInt
+from costmodel.spec.base import Frozen, NonNegativeInt, PositiveInt
 from costmodel.spec.cluster import ClusterSpec
 from costmodel.spec.framework import FrameworkSpec
 from costmodel.spec.model import ModelSpec
 from costmodel.spec.workload import Workload
 
 
-class Scenario(BaseModel):
+class Scenario(Frozen):
     """Everything that is given; a plan is what is asked for.
 
     Attributes:
         min_free_bytes: memory to keep free on every device; None applies the calibration's usable fraction.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
 
     model: ModelSpec
     cluster: ClusterSpec
@@ -30,9 +24,9 @@ class Scenario(BaseModel):
     workload: Workload
     framework: FrameworkSpec
     calibration: Calibration
-    min_free_bytes: int | None = None
+    min_free_bytes: NonNegativeInt | None = None
 
-    @cached_property
+    @property
     def resolved(self) -> Resolved:
         """The calibration's parameters for this accelerator, precision and framework."""
         accelerator = self.cluster.accelerator
@@ -45,7 +39,11 @@ class Scenario(BaseModel):
 
     @property
     def gradient_bytes(self) -> int:
-        """Bytes of one accumulated gradient under this framework and precision."""
+        """Bytes of one accumulated gradient under this framework and precision.
+
+        Raises:
+            InvalidInput: the framework doesn't train in that precision.
+        """
         precision = self.workload.precision.name
         if precision not in self.framework.gradient_bytes:
             known = ", ".join(sorted(self.framework.gradient_bytes))
@@ -59,6 +57,19 @@ class Scenario(BaseModel):
         if self.min_free_bytes is not None:
             return capacity - self.min_free_bytes
         return int(capacity * float(self.resolved.parameters.usable_fraction))
+
+    def check(self) -> None:
+        """Accepts a scenario that can be priced: as many devices as there are, in numbers that they compute in.
+
+        Raises:
+            InvalidInput: the cluster has fewer devices, its accelerator lacks the format of the GEMMs or of the
+                attention core, or the framework doesn't train in that precision.
+        """
+        self.cluster.check_devices(self.devices)
+        precision = self.workload.precision
+        for number_format in (precision.compute, precision.attention_compute):
+            self.cluster.accelerator.peak(number_format)
+        _ = self.gradient_bytes
 
     def warnings(self) -> tuple[str, ...]:
         """What is allowed but deserves a word."""

@@ -18,8 +18,10 @@ from costmodel.spec.plan import SCHEDULES
 
 CODE = {name: code for code, name in enumerate(SCHEDULES)}
 WAITING_SHARE = {"gpipe": 1.0, "1f1b": 1.0, "interleaved_1f1b": 1.0, "zb_h1": 1.0 / 3.0, "zb_v": 0.0}
-"""Share of the classic (p - 1)/v chunks of waiting that a schedule keeps. DualPipe needs two copies of the
-parameters and is not priced yet; plans cannot name it until it is."""
+"""Share of the classic (p - 1)/v chunks of waiting that a schedule keeps.
+
+DualPipe holds the parameters twice and is not priced: no framework offers it here, so the rules refuse it.
+"""
 
 _WAITING_BY_CODE = np.array([WAITING_SHARE.get(name, np.nan) for name in SCHEDULES])
 

@@ -9,9 +9,11 @@ For 126 layers on 16 devices the plain recipe gives Llama 3's published 7, 8, ..
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
+from itertools import groupby
 
 
 class Layout(IntEnum):
@@ -119,3 +121,9 @@ def representative_stages(
     for stage in stages:
         first.setdefault((stage.dense_layers, stage.moe_layers, stage.has_embedding, stage.has_head), stage)
     return tuple(first.values())
+
+
+def shortened(layers: Iterable[int]) -> str:
+    """``(7, 8, 8, 8, 7)`` as ``7,8x3,7``."""
+    runs = [(count, len(list(run))) for count, run in groupby(layers)]
+    return ",".join(str(count) if length == 1 else f"{count}x{length}" for count, length in runs)

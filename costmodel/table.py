@@ -8,9 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from costmodel.arrays import Bools, Ints, Num, num
+from costmodel.arrays import Bools, Ints, Num, distinct, num
 from costmodel.scenario import Scenario
-from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
 from costmodel.stages import Layout, StageKind, representative_stages, stage_kinds
 
 AXES: tuple[str, ...] = (
@@ -33,6 +32,11 @@ AXES: tuple[str, ...] = (
 )
 
 
+def mesh_size(columns: Mapping[str, Ints]) -> Ints:
+    """Devices of the dense mesh, ``tp * cp * dp * pp``, which the expert mesh folds over."""
+    return columns["tp"] * columns["cp"] * columns["dp"] * columns["pp"]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlanTable:
     """Rows of plans over the axes of ``AXES``; categorical axes hold codes (positions in the tuples of
@@ -51,9 +55,8 @@ class PlanTable:
 
     @cached_property
     def devices_used(self) -> Ints:
-        """Devices of the dense mesh, which the expert mesh folds over."""
-        c = self.columns
-        return c["tp"] * c["cp"] * c["dp"] * c["pp"]
+        """Devices of each plan."""
+        return mesh_size(self.columns)
 
     def take(self, rows: Ints | Bools | slice) -> PlanTable:
         """The chosen rows, in the order given."""
@@ -114,8 +117,7 @@ class StageTable:
 
 def layer_counts(scenario: Scenario) -> tuple[int, int]:
     """(decoder layers, leading dense layers) of the scenario's model."""
-    model = scenario.model
-    return model.num_layers, model.num_layers if model.moe is None else model.moe.num_dense_layers
+    return scenario.model.num_layers, scenario.model.num_dense_layers
 
 
 def stage_table(scenario: Scenario, table: PlanTable, *, every_stage: bool = False) -> StageTable:
@@ -127,10 +129,9 @@ def stage_table(scenario: Scenario, table: PlanTable, *, every_stage: bool = Fal
     layers, leading_dense = layer_counts(scenario)
     describe = stage_kinds if every_stage else representative_stages
     pp, vpp, layout = table["pp"], table["vpp"], table["layout"]
-    key = (pp * (int(vpp.max(initial=1)) + 1) + vpp) * len(Layout) + layout
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    first, inverse = distinct([pp, vpp, layout])
     kinds: list[Sequence[StageKind]] = []
-    for row in first:
+    for row in first.tolist():
         stages = describe(layers, leading_dense, int(pp[row]), int(vpp[row]), Layout(int(layout[row])))
         if stages is None:
             raise ValueError(
@@ -138,25 +139,3 @@ def stage_table(scenario: Scenario, table: PlanTable, *, every_stage: bool = Fal
             )
         kinds.append(stages)
     return StageTable.of(kinds).take(inverse)
-
-
-def encode(plan: Plan, layout: Layout) -> dict[str, int]:
-    """A plan as one row; its layers must be those of ``layout``."""
-    return {
-        "tp": plan.tp,
-        "cp": plan.cp,
-        "cp_comm_type": CP_COMM_TYPES.index(plan.cp_comm_type),
-        "ep": plan.ep,
-        "etp": plan.etp,
-        "dp": plan.dp,
-        "dp_replicate": plan.dp_replicate,
-        "dp_shard": plan.dp_shard,
-        "pp": plan.pp,
-        "vpp": plan.vpp,
-        "layout": int(layout),
-        "zero_stage": plan.zero_stage,
-        "micro_batch_size": plan.micro_batch_size,
-        "num_microbatches": plan.num_microbatches,
-        "recompute": RECOMPUTES.index(plan.recompute),
-        "schedule": SCHEDULES.index(plan.schedule),
-    }

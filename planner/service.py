@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, get_args
 
 from costmodel.calibration.calibration import load_calibration
@@ -12,10 +11,11 @@ from costmodel.catalog.framework_catalog import load_framework, load_optimizer, 
 from costmodel.catalog.model_catalog import load_model
 from costmodel.errors import InvalidInput, UnknownName
 from costmodel.scenario import Scenario
-from costmodel.spec.workload import Objective, Workload
+from costmodel.spec.workload import Workload
+from planner.question import Question
 from planner.search.answer import answer_of
 from planner.search.constraints import Constraints
-from planner.search.request import SearchRequest
+from planner.search.request import ObjectiveKind, SearchRequest
 from planner.search.solve import Search
 
 # Far beyond any cluster or batch there is; a typo must not start a search of hours.
@@ -23,30 +23,6 @@ _MOST_DEVICES = 10_000_000
 _LARGEST_BATCH = 100_000_000
 _LONGEST_SEQUENCE = 100_000_000
 _MOST_LAYERS = 5_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """What ``suggest`` is asked, in the words of its flags."""
-
-    model: str
-    cluster: str
-    devices: int
-    global_batch_size: int
-    seq_len: int
-    precision: str = "bf16"
-    optimizer: str = "adamw"
-    framework: str = "megatron-core"
-    framework_version: str | None = None
-    objective: str = "step_time"
-    price_per_device_hour: float | None = None
-    pins: Sequence[str] = field(default_factory=tuple)
-    forbids: Sequence[str] = field(default_factory=tuple)
-    min_free_gib: float | None = None
-    min_used: float = 0.9
-    top: int = 10
-    max_seconds: float = 60.0
-    seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +46,10 @@ def suggest(question: Question) -> Suggestion:
 
 def request_of(question: Question) -> SearchRequest:
     """The question with every name resolved and every number checked."""
-    objectives = get_args(Objective)
+    objectives = get_args(ObjectiveKind)
     if question.objective not in objectives:
         raise UnknownName("objective", question.objective, objectives)
-    objective: Objective = next(name for name in objectives if name == question.objective)
+    objective: ObjectiveKind = next(name for name in objectives if name == question.objective)
     return SearchRequest(
         scenario=scenario_of(question),
         constraints=Constraints.parse(question.pins, question.forbids),
@@ -95,10 +71,8 @@ def scenario_of(question: Question) -> Scenario:
     if model.num_layers > _MOST_LAYERS:
         raise InvalidInput("model.num_layers", model.num_layers, f"it must be at most {_MOST_LAYERS}")
     cluster = load_cluster(question.cluster)
-    cluster.check_devices(question.devices)
     framework = load_framework(question.framework, question.framework_version)
     precision = load_precision(question.precision)
-    cluster.accelerator.peak(precision.compute)
     scenario = Scenario(
         model=model,
         cluster=cluster,
@@ -113,7 +87,7 @@ def scenario_of(question: Question) -> Scenario:
         calibration=load_calibration(),
         min_free_bytes=_free_bytes(question.min_free_gib, cluster.accelerator.memory_bytes),
     )
-    scenario.gradient_bytes  # noqa: B018  # raises when the framework has no such precision
+    scenario.check()
     return scenario
 
 

@@ -51,6 +51,11 @@ def scenario_of(
     )
 
 
+def padded_vocab(model: ModelSpec, tp: int, multiple: int = 128) -> int:
+    """The vocabulary filled up to a multiple of ``multiple * tp``: Megatron's ``--make-vocab-size-divisible-by``."""
+    return -(-model.vocab_size // (multiple * tp)) * multiple * tp
+
+
 def plan_row(global_batch_size: int, **axes: int) -> dict[str, int]:
     """A row of a ``PlanTable``: what is not named is 1 (zero_stage 1), what follows from the rest is derived.
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Literal
 
 from costmodel.arrays import Num, num
+from costmodel.catalog import folders
 from costmodel.catalog.documents import SUFFIXES, read_mapping
 from costmodel.errors import InvalidInput, UnknownName
-from costmodel.spec.base import Frozen, NonNegativeFloat
+from costmodel.spec.base import Frozen, IsoDate, NonNegativeFloat
 from costmodel.spec.validation import build
 
 Provenance = Literal["analytic", "calibrated", "measured"]
@@ -135,36 +136,56 @@ class Calibration(Frozen):
     """A named set of parameter rows."""
 
     name: str
-    retrieved: str
+    retrieved: IsoDate
     source: str
     parameters: tuple[ParameterRow, ...]
+
+    def __hash__(self) -> int:
+        # Of what tells calibrations apart in practice: hashing all of every row would cost much of what caches save.
+        return hash((self.name, tuple(row.value for row in self.parameters)))
 
     def resolve(self, *, accelerator: str, family: str, precision: str, framework: str) -> Resolved:
         """The parameters for one accelerator, precision recipe and framework.
 
         A row for the accelerator beats one for its family beats a general one; then a row for the precision beats one
         without; then one for the framework.
+
+        Raises:
+            InvalidInput: for some parameter no row is about the case.
         """
-        best: dict[str, tuple[tuple[int, int, int], ParameterRow]] = {}
-        for row in self.parameters:
-            rank = _specificity(row, accelerator, family, precision, framework)
-            if rank is not None and (row.name not in best or rank > best[row.name][0]):
-                best[row.name] = (rank, row)
-        missing = [name for name in PARAMETER_NAMES if name not in best]
-        if missing:
-            raise InvalidInput("calibration", self.name, f"it must give a general row for {', '.join(missing)}")
-        provenance = min((best[name][1].provenance for name in _DECISIVE), key=_CERTAINTY.index)
-        fallbacks = tuple(
-            name
-            for name in _DECISIVE
-            if best[name][0][0] == 0
-            and any(row.name == name and (row.accelerator or row.family) for row in self.parameters)
-        )
-        values = {name: num(best[name][1].value) for name in PARAMETER_NAMES}
-        return Resolved(parameters=Parameters(**values), provenance=provenance, fallbacks=fallbacks)
+        return _resolve(self, accelerator, family, precision, framework)
 
 
 _DECISIVE = ("gemm_efficiency", "attention_efficiency", "pointwise_efficiency", "compute_multiplier")
+
+
+# Thousands of runs are priced at once, on a few devices in a few precisions.
+@lru_cache(maxsize=1024)
+def _resolve(calibration: Calibration, accelerator: str, family: str, precision: str, framework: str) -> Resolved:
+    best: dict[str, tuple[tuple[int, int, int], ParameterRow]] = {}
+    for row in calibration.parameters:
+        rank = _specificity(row, accelerator, family, precision, framework)
+        if rank is not None and (row.name not in best or rank > best[row.name][0]):
+            best[row.name] = (rank, row)
+    missing = [name for name in PARAMETER_NAMES if name not in best]
+    if missing:
+        raise InvalidInput("calibration", calibration.name, f"it must give a general row for {', '.join(missing)}")
+    provenance = min((best[name][1].provenance for name in _DECISIVE), key=_CERTAINTY.index)
+    fallbacks = tuple(
+        name
+        for name in _DECISIVE
+        if best[name][0][0] == 0
+        and any(row.name == name and (row.accelerator or row.family) for row in calibration.parameters)
+    )
+    values = {name: _constant(best[name][1].value) for name in PARAMETER_NAMES}
+    return Resolved(parameters=Parameters(**values), provenance=provenance, fallbacks=fallbacks)
+
+
+def _constant(value: float) -> Num:
+    """A scalar that is shared, so it can't be written to."""
+    scalar = num(value)
+    scalar.flags.writeable = False
+    return scalar
 
 
 def _specificity(
@@ -185,27 +206,35 @@ def stack(parameters: list[Parameters]) -> Parameters:
 
 
 def calibration_names() -> tuple[str, ...]:
-    """Names of the calibrations that are shipped."""
-    folder = resources.files("costmodel.catalog") / "calibrations"
-    return tuple(sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")))
+    """Names of the calibrations in the catalog."""
+    return folders.names("calibration")
 
 
-@lru_cache(maxsize=16)
 def load_calibration(name_or_path: str = DEFAULT_CALIBRATION) -> Calibration:
-    """A shipped calibration by name, or one from a YAML or JSON file.
+    """A calibration of the catalog by name, or one from a YAML or JSON file.
 
     Raises:
-        UnknownName: neither a shipped name nor a file.
-        UnreadableFile: the file is not a calibration.
+        UnknownName: neither a name in the catalog nor a file; or a row is for no parameter there is.
+        UnreadableFile: the file is absent or broken.
+        InvalidInput: a field of the file is wrong.
     """
-    packaged = resources.files("costmodel.catalog") / "calibrations" / f"{name_or_path}.yaml"
-    if packaged.is_file():
-        data = read_mapping(packaged, "calibration")
-    elif Path(name_or_path).suffix in SUFFIXES:
-        data = read_mapping(Path(name_or_path), "calibration")
-    else:
-        raise UnknownName("calibration", name_or_path, calibration_names())
-    calibration = build(Calibration, data, "calibration")
+    if folders.find("calibration", name_or_path) is not None:
+        return _named(name_or_path.strip().lower(), folders.user_dir())
+    if name_or_path.lower().endswith(SUFFIXES):
+        return _read(folders.expanded(name_or_path, "calibration"))
+    raise UnknownName("calibration", name_or_path, calibration_names(), hint="or the path of a YAML or JSON file")
+
+
+# Cached by the user's directory as well, since a name may mean something else there.
+@lru_cache(maxsize=16)
+def _named(name: str, user_dir: Path | None) -> Calibration:
+    entry = folders.find("calibration", name)
+    assert entry is not None, "load_calibration looks before it asks"
+    return _read(entry.file)
+
+
+def _read(file: Traversable) -> Calibration:
+    calibration = build(Calibration, read_mapping(file, "calibration"), "calibration")
     unknown = {row.name for row in calibration.parameters} - set(PARAMETER_NAMES)
     if unknown:
         raise UnknownName("calibration.parameters.name", min(unknown), PARAMETER_NAMES)

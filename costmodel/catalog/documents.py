@@ -13,6 +13,9 @@ from costmodel.errors import UnreadableFile
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
+# A document is a few kilobytes; a path to a checkpoint's weights shouldn't be read into memory.
+MAX_BYTES = 16 * 2**20
+
 # The C parser is about ten times faster, but PyYAML can be built without it.
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MERGE_TAG = "tag:yaml.org,2002:merge"
@@ -42,14 +45,15 @@ def read_mapping(file: Traversable, field: str) -> dict[str, Any]:
     """The mapping that a file holds.
 
     Args:
-        file: a `pathlib.Path`, or a file of a package.
-        field: what the user calls the file (`cluster`), for the error.
+        file: a ``pathlib.Path``, or a file of a package.
+        field: what the user calls the file (``cluster``), for the error.
 
     Raises:
-        UnreadableFile: the file is absent or unreadable, isn't YAML or JSON, or holds something else than a mapping.
+        UnreadableFile: the file is absent, unreadable or too large, isn't YAML or JSON, gives a key twice, or holds
+            something else than a mapping.
     """
     try:
-        data = _parse(file.read_bytes().decode("utf-8-sig"), is_json=file.name.lower().endswith(".json"))
+        data = _parse(_bytes(file).decode("utf-8-sig"), is_json=file.name.lower().endswith(".json"))
     except FileNotFoundError:
         raise UnreadableFile(field, str(file), "there is no such file") from None
     except OSError as error:
@@ -71,7 +75,16 @@ def read_mapping(file: Traversable, field: str) -> dict[str, Any]:
     return data
 
 
+def _bytes(file: Traversable) -> bytes:
+    with file.open("rb") as stream:
+        content = stream.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise _Broken(f"it is larger than {MAX_BYTES // 2**20} MiB, too large for a description")
+    return content
+
+
 def _parse(text: str, *, is_json: bool) -> Any:
+    """The parsed text. NaN and Infinity pass: configs in the wild have them in keys that no one here reads."""
     try:
         if is_json:
             return json.loads(text, object_pairs_hook=_without_duplicates)

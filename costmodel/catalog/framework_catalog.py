@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib import resources
-from importlib.resources.abc import Traversable
+from pathlib import Path
 
+from costmodel.catalog import folders
 from costmodel.catalog.documents import read_mapping
 from costmodel.errors import UnknownName
 from costmodel.spec.framework import FrameworkSpec
@@ -13,30 +14,30 @@ from costmodel.spec.validation import build
 from costmodel.spec.workload import OptimizerRecipe, PrecisionRecipe
 
 
-def _folder() -> Traversable:
-    return resources.files("costmodel.catalog") / "frameworks"
-
-
 def framework_names() -> tuple[str, ...]:
-    """Names of the frameworks whose rules are known."""
-    return tuple(
-        sorted(entry.name.removesuffix(".yaml") for entry in _folder().iterdir() if entry.name.endswith(".yaml"))
-    )
+    """Names of the frameworks in the catalog."""
+    return folders.names("framework")
 
 
-@lru_cache(maxsize=32)
 def load_framework(name: str, version: str | None = None) -> FrameworkSpec:
     """A framework at ``version``, or at the version its file takes as current.
 
     Raises:
         UnknownName: no such framework, or no such version of it.
+        UnreadableFile, InvalidInput: its file is broken (a user's own, in practice).
     """
-    known = {known.lower(): known for known in framework_names()}
-    if name.lower() not in known:
-        raise UnknownName("framework", name, known.values())
-    file = _folder() / f"{known[name.lower()]}.yaml"
-    spec = build(FrameworkSpec, read_mapping(file, "framework"), "framework")
+    if folders.find("framework", name) is None:
+        raise UnknownName("framework", name, framework_names())
+    spec = _framework(name.strip().lower(), folders.user_dir())
     return spec if version is None else spec.at(version)
+
+
+# Cached by the user's directory as well, since a name may mean something else there.
+@lru_cache(maxsize=32)
+def _framework(name: str, user_dir: Path | None) -> FrameworkSpec:
+    entry = folders.find("framework", name)
+    assert entry is not None, "load_framework looks before it asks"
+    return build(FrameworkSpec, read_mapping(entry.file, "framework"), "framework")
 
 
 @lru_cache(maxsize=1)

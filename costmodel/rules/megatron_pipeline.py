@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from costmodel.arrays import Bools
-from costmodel.rules.layouts import LAYOUT_AXES, Chunks, chunks_of, per_layout, shown, visited
+from costmodel.rules.layouts import LAYOUT_AXES, Chunks, chunks_of, per_layout, visited
 from costmodel.rules.rule import PlanColumns, Row, Rule, divisible_rule
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import SCHEDULES
+from costmodel.stages import shortened
 
 _REPOSITORY = "NVIDIA/Megatron-LM d98e8a64ddf3 (2026-08-22) "
 
@@ -36,7 +37,7 @@ def _expressible(chunks: Chunks, *, account: bool, uneven: bool) -> bool:
 
 def _layers_expressible_reason(scenario: Scenario, row: Row) -> str:
     framework, chunks = scenario.framework, chunks_of(scenario, row)
-    split = shown(visited(chunks)) if chunks else "nothing"
+    split = shortened(visited(chunks)) if chunks else "nothing"
     means = ["equal chunks"]
     means += ["embedding and loss counted as layers"] * framework.has("account_for_ends")
     means += ["a first and last stage of their own size"] * framework.has("uneven_ends")

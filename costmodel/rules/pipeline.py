@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.arrays import Bools
-from costmodel.rules.layouts import LAYOUT_AXES, chunks_of, per_layout, shown
+from costmodel.rules.layouts import LAYOUT_AXES, chunks_of, per_layout
 from costmodel.rules.rule import CATALOG, OWN, PlanColumns, Row, Rule
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import SCHEDULES
-from costmodel.stages import Layout
+from costmodel.stages import Layout, shortened
 
 _1F1B = SCHEDULES.index("1f1b")
 _INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
@@ -41,7 +41,7 @@ def _every_stage(scenario: Scenario, columns: PlanColumns) -> Bools:
 def _every_stage_reason(scenario: Scenario, row: Row) -> str:
     layers, pp = scenario.model.num_layers, row["pp"]
     chunks = chunks_of(scenario, row)
-    split = f" split as {shown(tuple(sum(device) for device in chunks))}" if chunks else ""
+    split = f" split as {shortened(sum(device) for device in chunks)}" if chunks else ""
     return f"num_layers {layers} on pp {pp}{split} leaves a device with 0 decoder layers, must be at least 1"
 
 

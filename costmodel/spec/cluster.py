@@ -6,15 +6,13 @@ calibration, which lives elsewhere. Bandwidths are bytes per second of one devic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import date
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from costmodel.errors import InvalidInput
-from costmodel.spec.base import Frozen, NonNegativeFloat, PositiveFloat, PositiveInt
+from costmodel.spec.base import Frozen, FrozenMapping, IsoDate, Name, NonNegativeFloat, PositiveFloat, PositiveInt
 from costmodel.spec.validation import Unusable
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4"]
@@ -25,32 +23,8 @@ TierKind = Literal["nvlink", "xgmi", "ici", "neuronlink", "pcie", "infiniband", 
 SCALE_UP_KINDS: frozenset[str] = frozenset({"nvlink", "xgmi", "ici", "neuronlink", "pcie"})
 
 
-class FrozenMap(Mapping[str, float]):
-    """A small mapping that can't be changed, so that the value that holds it can be hashed, shared and pickled."""
-
-    __slots__ = ("_items",)
-
-    def __init__(self, items: Mapping[str, float]) -> None:
-        self._items = dict(items)
-
-    def __getitem__(self, key: str) -> float:
-        return self._items[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __hash__(self) -> int:
-        return hash(frozenset(self._items.items()))
-
-    def __repr__(self) -> str:
-        return repr(self._items)
-
-
 def _not_a_flag(value: Any) -> Any:
-    """`yes` in YAML is a boolean, which would otherwise pass for the number 1."""
+    """``yes`` in YAML is a boolean, which would otherwise pass for the number 1."""
     if isinstance(value, bool):
         raise ValueError("a number is expected")
     return value
@@ -75,71 +49,60 @@ def _in_bytes(value: int) -> int:
     return value
 
 
-def _iso_date(value: Any) -> Any:
-    """YAML turns an unquoted 2026-11-29 into a date; either way the text of it is kept."""
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, str) and value:
-        try:
-            date.fromisoformat(value)
-        except ValueError:
-            raise ValueError("a date such as 2026-11-29 is expected") from None
-    return value
-
-
-def _plain(value: Mapping[str, float]) -> dict[str, float]:
-    return dict(value)
-
-
 BytesPerSecond = Annotated[PositiveFloat, BeforeValidator(_not_a_flag), AfterValidator(_in_bytes_per_second)]
 FlopsPerSecond = Annotated[PositiveFloat, BeforeValidator(_not_a_flag), AfterValidator(_in_flops_per_second)]
 ByteCount = Annotated[PositiveInt, AfterValidator(_in_bytes)]
-IsoDate = Annotated[str, BeforeValidator(_iso_date)]
-Name = Annotated[str, Field(min_length=1)]
 
 
 class AcceleratorSpec(Frozen):
-    """One device as the framework sees it (one GPU, one TPU chip, one GCD of a dual-die card)."""
+    """One device as the framework sees it (one GPU, one TPU chip, one GCD of a dual-die card).
+
+    Attributes:
+        family: what calibration falls back to when it doesn't know this very device.
+        memory_bytes: the total that the driver reports, not the number on the box.
+        memory_note: what ``memory_bytes`` is based on.
+        peak_flops_per_s: dense peak of each precision that the device has hardware for.
+        aliases: other spellings people use for it; unique over the catalog.
+    """
 
     name: Name
     vendor: str
     family: Family
-    """What calibration falls back to when it doesn't know this very device."""
     memory_bytes: ByteCount
-    """Total that the driver reports, not the number on the box."""
     memory_note: str = ""
-    """What memory_bytes is based on."""
     memory_bandwidth_bytes_per_s: BytesPerSecond
-    peak_flops_per_s: Annotated[
-        Mapping[Precision, FlopsPerSecond], Field(min_length=1), AfterValidator(FrozenMap), PlainSerializer(_plain)
-    ]
-    """Dense peak of each precision that the device has hardware for."""
+    peak_flops_per_s: Annotated[FrozenMapping[Precision, FlopsPerSecond], Field(min_length=1)]
     source: str
     retrieved: IsoDate = ""
     caveat: str = ""
     aliases: tuple[Name, ...] = ()
-    """Other spellings people use for it; unique over the catalog."""
 
-    def peak(self, precision: str) -> float:
-        """Dense FLOP/s of a precision; InvalidInput when the device doesn't have it."""
-        for name, flops_per_s in self.peak_flops_per_s.items():
-            if name == precision:
-                return flops_per_s
-        raise InvalidInput("precision", precision, f"{self.name} has {', '.join(self.peak_flops_per_s)}")
+    def peak(self, precision: Precision) -> float:
+        """Dense FLOP/s of a precision.
+
+        Raises:
+            InvalidInput: the device doesn't have it.
+        """
+        if precision not in self.peak_flops_per_s:
+            raise InvalidInput("precision", precision, f"{self.name} has {', '.join(self.peak_flops_per_s)}")
+        return self.peak_flops_per_s[precision]
 
 
 class TierSpec(Frozen):
-    """One level of the network: the devices that share it, and how fast each of them can send through it."""
+    """One level of the network: the devices that share it, and how fast each of them can send through it.
+
+    Attributes:
+        group_devices: devices inside one unit of this tier; None on the outermost tier, which joins the whole cluster.
+        bandwidth_bytes_per_s: per device, one direction, before oversubscription.
+        in_network_reduction: whether the switches can reduce (NVLS, SHARP).
+    """
 
     name: Name
     kind: TierKind
     group_devices: Annotated[int, Field(strict=True, ge=2)] | None = None
-    """Devices inside one unit of this tier; None on the outermost tier, which joins the whole cluster."""
     bandwidth_bytes_per_s: BytesPerSecond
-    """Per device, one direction, before oversubscription."""
     oversubscription: Annotated[float, BeforeValidator(_not_a_flag), Field(ge=1)] = 1.0
     in_network_reduction: bool = False
-    """Whether the switches can reduce (NVLS, SHARP)."""
 
     @property
     def effective_bandwidth_bytes_per_s(self) -> float:
@@ -148,18 +111,22 @@ class TierSpec(Frozen):
 
 
 class ClusterSpec(Frozen):
-    """Devices of one kind, in nodes, joined by tiers of network listed from the innermost outwards."""
+    """Devices of one kind, in nodes, joined by tiers of network listed from the innermost outwards.
+
+    Attributes:
+        devices_per_node: devices under one operating system; may be fewer than the innermost tier joins (NVL72: 4 of
+            72).
+        host_bandwidth_bytes_per_s: between one device and its host's memory, one direction; None when unknown.
+        max_devices: how many devices there are; None when as many as asked for can be had.
+    """
 
     name: Name
     accelerator: AcceleratorSpec
     devices_per_node: PositiveInt
-    """Devices under one operating system; may be fewer than the innermost tier joins (NVL72: 4 of 72)."""
     tiers: tuple[TierSpec, ...]
     host_bandwidth_bytes_per_s: BytesPerSecond | None = None
-    """Between one device and its host's memory, one direction; None when unknown."""
     host_memory_bytes_per_node: ByteCount | None = None
     max_devices: PositiveInt | None = None
-    """How many devices there are; None when as many as asked for can be had."""
     price_per_device_hour: Annotated[NonNegativeFloat, BeforeValidator(_not_a_flag)] | None = None
     price_note: str = ""
     source: str
@@ -216,7 +183,11 @@ class ClusterSpec(Frozen):
         return group
 
     def check_devices(self, devices: int) -> None:
-        """InvalidInput when the cluster doesn't have that many devices."""
+        """Accepts as many devices as the cluster has.
+
+        Raises:
+            InvalidInput: it doesn't have that many, or fewer than 1 are asked for.
+        """
         if devices < 1:
             raise InvalidInput("devices", devices, "at least 1 is needed")
         if self.max_devices is not None and devices > self.max_devices:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
-
 from costmodel.errors import UnknownName
-from costmodel.spec.base import Frozen, PositiveInt
+from costmodel.spec.base import Frozen, FrozenMapping, IsoDate, PositiveInt
 from costmodel.spec.plan import CpCommType, Schedule
 
 
@@ -23,23 +20,21 @@ class FrameworkSpec(Frozen):
         gradient_bytes: precision recipe -> bytes of one accumulated gradient.
         selective_modules: what ``recompute: selective`` recomputes.
         vocab_padding_multiple: the vocabulary is padded to this times tp.
-        rank_order: mesh axes, innermost first.
     """
 
     name: str
     title: str
     version: str
     versions: tuple[str, ...]
-    features: Mapping[str, str]
+    features: FrozenMapping[str, str]
     schedules: tuple[Schedule, ...]
     zero_stages: tuple[int, ...]
     cp_comm_types: tuple[CpCommType, ...]
-    gradient_bytes: Mapping[str, PositiveInt]
+    gradient_bytes: FrozenMapping[str, PositiveInt]
     selective_modules: tuple[str, ...]
     vocab_padding_multiple: PositiveInt
-    rank_order: tuple[str, ...]
     source: str
-    retrieved: str
+    retrieved: IsoDate
 
     def at(self, version: str) -> FrameworkSpec:
         """The same framework at another version.
@@ -51,11 +46,7 @@ class FrameworkSpec(Frozen):
             raise UnknownName("framework-version", version, self.versions)
         return self.model_copy(update={"version": version})
 
-    @cached_property
-    def _order(self) -> Mapping[str, int]:
-        return {version: index for index, version in enumerate(self.versions)}
-
     def has(self, feature: str) -> bool:
         """Whether this version has ``feature``; a feature that no version has is simply absent."""
         since = self.features.get(feature)
-        return since is not None and self._order[self.version] >= self._order[since]
+        return since is not None and self.versions.index(self.version) >= self.versions.index(since)

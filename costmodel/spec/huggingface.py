@@ -1,6 +1,6 @@
 """A Hugging Face config.json as a ModelSpec, without transformers or torch.
 
-A model_type is one small function in `_FAMILIES` that returns ModelSpec's fields. Absent keys mean what the
+A model_type is one small function in ``_FAMILIES`` that returns ModelSpec's fields. Absent keys mean what the
 configuration class of that model_type in transformers makes of them; the classes' defaults for sizes that define
 a model (layers, widths, heads) are not used: a file without them is an error.
 """
@@ -51,7 +51,7 @@ def model_from_config(config: Mapping[str, Any], name: str) -> ModelSpec:
 
 
 def _decoder(keys: ConfigKeys, *, head_dim: int | None = None, tied: bool = False) -> Fields:
-    """What all families spell alike; `head_dim` and `tied` are their class defaults."""
+    """What all families spell alike; ``head_dim`` and ``tied`` are their class defaults."""
     heads = keys.size("num_attention_heads")
     return {
         "num_layers": keys.size("num_hidden_layers"),
@@ -80,7 +80,7 @@ def _attention_bias(keys: ConfigKeys, *, default: bool = False) -> Fields:
 
 
 def _window(keys: ConfigKeys, window: int | None, sliding_layers: int) -> Fields:
-    """The window and how many layers use it: as `layer_types` lists them, else `sliding_layers`."""
+    """The window and how many layers use it: as ``layer_types`` lists them, else ``sliding_layers``."""
     kinds = keys.items("layer_types")
     if kinds is not None:
         num_layers = keys.size("num_hidden_layers")
@@ -118,7 +118,7 @@ def _mixtral(keys: ConfigKeys) -> Fields:
 
 
 def _qwen_window(keys: ConfigKeys) -> Fields:
-    """Layers from `max_window_layers` on use the window, and only if `use_sliding_window` is set."""
+    """Layers from ``max_window_layers`` on use the window, and only if ``use_sliding_window`` is set."""
     if not keys.flag("use_sliding_window"):
         return {}
     full = keys.count("max_window_layers", default=28)  # Qwen2Config's and Qwen3Config's default

@@ -1,7 +1,7 @@
 """What is trained: a decoder-only transformer's shape, and how many parameters each of its parts holds.
 
-Sizes are named as Megatron-core names them. Importers fill them in: `huggingface.py` from a config.json,
-`costmodel.catalog.model_catalog` from a name or a file.
+Sizes are named as Megatron-core names them. Importers fill them in: ``huggingface.py`` from a config.json,
+``costmodel.catalog.model_catalog`` from a name or a file.
 """
 
 from __future__ import annotations
@@ -31,21 +31,25 @@ class Mla(Frozen):
 
 
 class Moe(Frozen):
-    """Mixture-of-experts MLPs: every layer but the first `num_dense_layers` has them."""
+    """Mixture-of-experts MLPs: every layer but the first ``num_dense_layers`` has them.
+
+    Attributes:
+        shared_expert_ffn_hidden_size: total width of all shared experts; they act as one MLP of that width.
+        score_correction_bias: per-expert bias of the balancing without auxiliary loss (DeepSeek-V3, arXiv 2412.19437,
+            section 2.1.2). It is moved by a rule, not by a gradient, so it is no parameter: no count below holds it.
+        shared_expert_gate: one sigmoid gate on the shared experts' output (Qwen-MoE).
+        max_groups_per_token: experts fall into ``num_groups`` groups; a token goes to experts of at most so many of
+            them (device-limited routing).
+    """
 
     num_experts: PositiveInt
     top_k: PositiveInt
     expert_ffn_hidden_size: PositiveInt
-    # Total width of all shared experts; they act as one MLP of that width.
     shared_expert_ffn_hidden_size: NonNegativeInt = 0
     num_dense_layers: NonNegativeInt = 0
     router_bias: StrictBool = False
-    # Per-expert bias of the balancing without auxiliary loss (DeepSeek-V3, arXiv 2412.19437, section 2.1.2). It is
-    # moved by a rule, not by a gradient, so it is no parameter: no count below holds it.
     score_correction_bias: StrictBool = False
-    # One sigmoid gate on the shared experts' output (Qwen-MoE).
     shared_expert_gate: StrictBool = False
-    # Experts fall into groups; a token goes to experts of at most so many groups (device-limited routing).
     max_groups_per_token: PositiveInt | None = None
     num_groups: PositiveInt | None = None
 
@@ -69,7 +73,7 @@ class Moe(Frozen):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParamCounts:
-    """Parameters by part. `*_per_layer` is one layer's; `mtp` is extra and in neither `total` nor `active`."""
+    """Parameters by part. ``*_per_layer`` is one layer's; ``mtp`` is extra and in neither ``total`` nor ``active``."""
 
     embedding: int
     position_embedding: int
@@ -102,12 +106,13 @@ class ParamCounts:
 
     @property
     def active(self) -> int:
-        """Parameters one token passes through: `top_k` experts a layer, input embedding and head included."""
+        """Parameters one token passes through: ``top_k`` experts a layer, input embedding and head included."""
         moe = self.num_moe_layers * self._moe_layer(self.top_k)
         return self._outside_layers + self.num_dense_layers * self.dense_layer + moe
 
     @property
     def with_mtp(self) -> int:
+        """Everything that training keeps and updates, multi-token prediction included."""
         return self.total + self.mtp
 
     @property
@@ -120,14 +125,21 @@ class ParamCounts:
 
 
 class ModelSpec(Frozen):
-    """A decoder-only transformer. Layers are alike, but for the first dense ones of an MoE and for windows."""
+    """A decoder-only transformer. Layers are alike, but for the first dense ones of an MoE and for windows.
+
+    Attributes:
+        head_dim: width of one head's query; with MLA both of its parts, and ``mla.v_head_dim`` is the value's.
+        qkv_bias: with MLA on the down-projections only, as in DeepSeek's code.
+        norms_per_layer: norms of width ``hidden_size``: 2 (before attention and MLP), 4 where their outputs are
+            normalised too (Gemma 2).
+        qk_norm: ``head`` has one weight per element of a head (Qwen 3), ``full`` is over all heads at once (OLMo 2).
+    """
 
     name: Annotated[str, StringConstraints(strict=True, min_length=1)]
     num_layers: PositiveInt
     hidden_size: PositiveInt
     num_heads: PositiveInt
     num_kv_heads: PositiveInt
-    # Width of one head's query; with MLA both of its parts, and `mla.v_head_dim` is the value's.
     head_dim: PositiveInt
     ffn_hidden_size: PositiveInt
     vocab_size: PositiveInt
@@ -135,15 +147,12 @@ class ModelSpec(Frozen):
     gated_mlp: StrictBool = True
     tie_word_embeddings: StrictBool
     learned_position_embeddings: StrictBool = False
-    # With MLA: on the down-projections only, as in DeepSeek's code.
     qkv_bias: StrictBool = False
     attention_out_bias: StrictBool = False
     mlp_bias: StrictBool = False
     expert_bias: StrictBool = False
     norm_bias: StrictBool = False
-    # Norms of width `hidden_size`: 2 (before attention and MLP), 4 where their outputs are normalised too (Gemma 2).
     norms_per_layer: PositiveInt = 2
-    # `head`: one weight per element of a head (Qwen 3); `full`: over all heads at once (OLMo 2).
     qk_norm: Literal["none", "head", "full"] = "none"
     attention_sinks: StrictBool = False
     sliding_window: PositiveInt | None = None
@@ -177,11 +186,15 @@ class ModelSpec(Frozen):
         return self
 
     @property
+    def num_dense_layers(self) -> int:
+        """Leading layers with a dense MLP: all of them when there are no experts."""
+        return self.moe.num_dense_layers if self.moe else self.num_layers
+
+    @property
     def params(self) -> ParamCounts:
         """Parameters of each part; the published totals in catalog/models/SOURCES.csv pin them."""
         moe = self.moe
         norm = self.hidden_size * (2 if self.norm_bias else 1)
-        num_dense = moe.num_dense_layers if moe else self.num_layers
         shared_width = moe.shared_expert_ffn_hidden_size if moe else 0
         shared = self._mlp(shared_width, bias=self.expert_bias) if shared_width else 0
         gate = self.hidden_size if moe and moe.shared_expert_gate else 0
@@ -197,8 +210,8 @@ class ModelSpec(Frozen):
             "shared_expert_per_layer": shared + gate,
             "norms_per_layer": self.norms_per_layer * norm,
             "final_norm": norm,
-            "num_dense_layers": num_dense,
-            "num_moe_layers": self.num_layers - num_dense,
+            "num_dense_layers": self.num_dense_layers,
+            "num_moe_layers": self.num_layers - self.num_dense_layers,
             "num_experts": moe.num_experts if moe else 0,
             "top_k": moe.top_k if moe else 0,
         }
@@ -207,16 +220,6 @@ class ModelSpec(Frozen):
         # layer like the last and an output norm; embedding and head are the main model's.
         module = (layers.moe_layer if moe else layers.dense_layer) + 3 * norm + 2 * self.hidden_size**2
         return ParamCounts(**counts, mtp=self.num_mtp_layers * module)
-
-    def padded_vocab_size(self, tp: int, multiple: int = 128) -> int:
-        """The vocabulary filled up so that every tensor-parallel rank gets a multiple of `multiple` rows.
-
-        Megatron-LM's rule (`--make-vocab-size-divisible-by`, default 128).
-        """
-        if tp < 1 or multiple < 1:
-            raise ValueError(f"tp and multiple have to be at least 1, not {tp} and {multiple}")
-        unit = multiple * tp
-        return -(-self.vocab_size // unit) * unit
 
     def _position_embedding(self) -> int:
         return self.hidden_size * (self.max_position_embeddings or 0) if self.learned_position_embeddings else 0

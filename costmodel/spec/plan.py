@@ -25,7 +25,7 @@ class Plan(Frozen):
     """One complete way to run the step.
 
     ``tp``, ``cp``, ``dp`` and ``pp`` span the dense mesh; ``etp`` and ``ep`` fold over the same devices for the
-    experts, so ``devices_used = tp * cp * dp * pp`` and ``expert_dp = tp * cp * dp / (ep * etp)``.
+    experts, so ``devices_used = tp * cp * dp * pp`` and experts are replicated ``tp * cp * dp / (ep * etp)`` times.
 
     Attributes:
         vpp: chunks of layers per device (virtual pipeline stages).
@@ -80,8 +80,3 @@ class Plan(Frozen):
                 f"is not global_batch_size {self.global_batch_size}"
             )
         return self
-
-    @property
-    def expert_dp(self) -> int:
-        """Data-parallel degree of the expert parameters."""
-        return self.tp * self.cp * self.dp // (self.ep * self.etp)

@@ -1,7 +1,7 @@
 """From untyped data (JSON, YAML, a request's body) to a noun, with one-line errors a user can act on.
 
 Pydantic's own ValidationError spans several lines and names the class rather than the user's field, so every
-importer builds its nouns through `build`. Validators of several fields raise `Unusable` to say which one is wrong.
+importer builds its nouns through ``build``. Validators of several fields raise ``Unusable`` to say which one is wrong.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Unusable(ValueError):
 
 
 def build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
-    """An instance of `cls` from `data`; every problem is an InvalidInput whose field is `where.field`."""
+    """An instance of ``cls`` from ``data``; every problem is an InvalidInput whose field is ``where.field``."""
     if not isinstance(data, Mapping):
         raise InvalidInput(where, data, "a mapping of field to value is expected")
     try:
@@ -96,7 +96,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _path(where: str, loc: tuple[int | str, ...]) -> str:
-    """`tiers[1].bandwidth` under `cluster` reads `cluster.tiers[1].bandwidth`."""
+    """``tiers[1].bandwidth`` under ``cluster`` reads ``cluster.tiers[1].bandwidth``."""
     path = where
     for part in loc:
         if isinstance(part, int):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from costmodel.spec.base import Frozen, NonNegativeFloat, NonNegativeInt, PositiveInt
+from costmodel.spec.cluster import Precision
 
 
 class PrecisionRecipe(Frozen):
@@ -20,11 +19,11 @@ class PrecisionRecipe(Frozen):
     """
 
     name: str
-    compute: str
+    compute: Precision
     param_bytes: PositiveInt
     weight_copy_bytes: NonNegativeInt = 0
     activation_bytes: PositiveInt = 2
-    attention_compute: str
+    attention_compute: Precision
     keeps_master: bool = True
     source: str
 
@@ -54,6 +53,3 @@ class Workload(Frozen):
     @property
     def tokens_per_step(self) -> int:
         return self.global_batch_size * self.seq_len
-
-
-Objective = Literal["step_time", "cost", "fewest_devices"]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from costmodel.arrays import Num
 from costmodel.facts import Facts
+from costmodel.spec.plan import RECOMPUTES
 from costmodel.terms import shapes
 from costmodel.terms.term import Axes, Outputs, Term
 
-RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL = 0, 1, 2
+RECOMPUTE_SELECTIVE, RECOMPUTE_FULL = RECOMPUTES.index("selective"), RECOMPUTES.index("full")
 
 
 def block_bytes_per_token(

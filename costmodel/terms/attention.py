@@ -11,8 +11,6 @@ from costmodel.terms.term import Axes, Outputs, Term
 _NORM_TENSORS = 2.0  # read the input, write the normalised output
 _RESIDUAL_TENSORS = 3.0  # read both addends, write the sum
 _ROTARY_TENSORS = 2.0  # read and write Q and K in place
-BACKWARD_OVER_FORWARD = 2.0
-"""A linear layer's backward is two GEMMs of the forward's size: one for the input's gradient, one for the weight's."""
 
 
 def _projections_s(f: Facts, x: Axes) -> tuple[Num, Num]:

@@ -1,7 +1,7 @@
 """Communication inside and between layers: tensor, context, expert and pipeline parallelism.
 
 Each output is the seconds of one forward pass of one layer (or of one boundary); the backward pass moves as much
-unless a docstring says otherwise. What of it is exposed is decided where compute is known, in ``costmodel.predict``.
+unless a docstring says otherwise. What of it is exposed is decided where compute is known, in ``costmodel.layers``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Gradient reduction and parameter gathering over the data-parallel meshes.
 
 Dense parameters are reduced over ``dp * cp`` ranks, expert parameters over ``expert_dp = tp cp dp / (ep etp)``
-ranks. What is sharded is cut over ``dp_shard``; with ``dp_replicate > 1`` (HSDP) the shards are all-reduced once
+ranks. What is sharded is cut over ``dp_shard * cp``; with ``dp_replicate > 1`` (HSDP) the shards are all-reduced once
 more across the replicas. Seconds per byte of the *full* (unsharded) buffer, with latency, so that stages of any size
 share one term.
 """

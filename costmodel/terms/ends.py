@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from costmodel.facts import Facts
-from costmodel.kernels import gemm_s, memory_bound_s
+from costmodel.kernels import BACKWARD_OVER_FORWARD, gemm_s, memory_bound_s
 from costmodel.terms import shapes
-from costmodel.terms.attention import BACKWARD_OVER_FORWARD
 from costmodel.terms.term import Axes, Outputs, Term
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from enum import IntEnum
+from math import isfinite
 from typing import Any
 
 from costmodel.errors import InvalidInput, UnknownName
@@ -35,7 +36,13 @@ def tell(line: str) -> None:
 
 def problem(slug: str, title: str, detail: str, **more: Any) -> str:
     """A problem object as JSON."""
-    return json.dumps({"type": slug, "title": title, "detail": " ".join(detail.split()), **more}, default=str)
+    fields = {name: str(value) if _not_json(value) else value for name, value in more.items()}
+    return json.dumps({"type": slug, "title": title, "detail": " ".join(detail.split()), **fields}, default=str)
+
+
+def _not_json(value: Any) -> bool:
+    """NaN and the infinities have no JSON."""
+    return isinstance(value, float) and not isfinite(value)
 
 
 def tell_invalid(error: InvalidInput, *, as_json: bool) -> Exit:

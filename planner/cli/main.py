@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 from typer.exceptions import TyperException
@@ -14,6 +15,9 @@ from planner.cli.exits import Exit, tell_failure, tell_invalid, tell_usage
 from planner.cli.settings import config_path, read_config
 from planner.cli.suggest import suggest
 from planner.distribution import check_distribution
+
+# What decides how the answer is told is for the caller to say, not for a file.
+_ONLY_ON_THE_COMMAND_LINE = ("--json", "--config", "--help")
 
 app = typer.Typer(
     name="planner",
@@ -42,17 +46,20 @@ def run(arguments: list[str]) -> int:
         The exit code.
     """
     as_json = "--json" in arguments
+    defaults: dict[str, dict[str, Any]] = {}
     try:
         check_distribution()
         command = typer.main.get_command(app)
         _read_variables(command)
         path = config_path(arguments)
-        defaults = read_config(path, _options(command)) if path else {}
+        if path:
+            defaults = _as_lists(read_config(path, _options(command)), command)
         code = command.main(args=arguments, prog_name="planner", standalone_mode=False, default_map=defaults)
     except InvalidInput as error:
         return tell_invalid(error, as_json=as_json)
     except TyperException as error:
-        return tell_usage(error.format_message(), as_json=as_json)
+        wrong = _unreadable_value(error, arguments, defaults)
+        return tell_invalid(wrong, as_json=as_json) if wrong else tell_usage(error.format_message(), as_json=as_json)
     except typer.Exit as finished:
         return finished.exit_code
     except typer.Abort:
@@ -74,11 +81,48 @@ def _read_variables(command: object) -> None:
                 parameter.envvar = f"PLANNER_{parameter.name.upper()}"
 
 
+def _as_lists(defaults: dict[str, dict[str, Any]], command: object) -> dict[str, dict[str, Any]]:
+    """One text for an option that may be repeated stands for a list of one."""
+    for name, sub in getattr(command, "commands", {}).items():
+        for parameter in sub.params:
+            value = defaults.get(name, {}).get(parameter.name)
+            if getattr(parameter, "multiple", False) and isinstance(value, str):
+                defaults[name][parameter.name] = [value]
+    return defaults
+
+
+def _unreadable_value(
+    error: TyperException, arguments: Sequence[str], defaults: dict[str, dict[str, Any]]
+) -> InvalidInput | None:
+    """The error about a value of the wrong kind, in the words of all other bad input; None for any other error."""
+    parameter = getattr(error, "param", None)
+    if parameter is None or getattr(parameter, "name", None) is None:
+        return None
+    option = f"--{parameter.name.replace('_', '-')}"
+    value: Any = next((table[parameter.name] for table in defaults.values() if parameter.name in table), None)
+    value = os.environ.get(f"PLANNER_{parameter.name.upper()}", value)
+    for position, argument in enumerate(arguments):
+        if argument.startswith(f"{option}="):
+            value = argument.removeprefix(f"{option}=")
+        elif argument == option and position + 1 < len(arguments):
+            value = arguments[position + 1]
+    if value is None:
+        return None
+    message = error.format_message()
+    expected = "a whole number" if "integer" in message else "a number" if "number" in message else message
+    return InvalidInput(option.removeprefix("--"), value, f"{expected} is expected")
+
+
 def _options(command: object) -> dict[str, set[str]]:
     """Command -> the names of its options, without the leading dashes."""
     commands = getattr(command, "commands", {})
     return {
-        name: {option.removeprefix("--") for parameter in sub.params for option in parameter.opts if option[:2] == "--"}
+        name: {
+            option.removeprefix("--")
+            for parameter in sub.params
+            for option in parameter.opts
+            if option[:2] == "--" and option not in _ONLY_ON_THE_COMMAND_LINE
+        }
         for name, sub in commands.items()
     }
 

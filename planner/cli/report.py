@@ -9,6 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from costmodel.stages import shortened
 from planner.cli.exits import tell
 from planner.service import Suggestion
 
@@ -110,17 +111,6 @@ def _sharding(plan: dict[str, Any]) -> str:
     return f"{plan['zero_stage']} over {plan['dp_shard']}" if partly else str(plan["zero_stage"])
 
 
-def shortened(layers: list[int]) -> str:
-    """``[7, 8, 8, 8, 7]`` as ``7,8x3,7``."""
-    runs: list[list[int]] = []
-    for count in layers:
-        if runs and runs[-1][0] == count:
-            runs[-1][1] += 1
-        else:
-            runs.append([count, 1])
-    return ",".join(str(count) if times == 1 else f"{count}x{times}" for count, times in runs)
-
-
 def _footnotes(suggestion: Suggestion) -> str:
     answer, scenario = suggestion.answer, suggestion.request.scenario
     best = answer["plans"][0]["prediction"]
@@ -130,7 +120,7 @@ def _footnotes(suggestion: Suggestion) -> str:
         f"{_verdict(answer)}: {search['meshes']} meshes, {search['plans_considered']} plans priced, "
         f"{search['elapsed_s']:.2f} s.",
         f"Best plan: {low:.2f} to {high:.2f} s ({best['provenance']}, calibration {search['calibration']}); "
-        f"{answer['plans_within']} plans lie within that interval.",
+        f"{_plans(answer['plans_within'])} within that interval.",
         f"Memory: GiB allocated on the fullest stage, of {best['memory']['usable_bytes'] / _GIB:.1f} usable.",
     ]
     if scenario.resolved.fallbacks:
@@ -141,6 +131,10 @@ def _footnotes(suggestion: Suggestion) -> str:
             "Left out: " + ", ".join(f"{count} by {rule}" for rule, count in answer["eliminated"].items()) + "."
         )
     return "\n".join(lines)
+
+
+def _plans(count: int) -> str:
+    return "1 plan lies" if count == 1 else f"at least {count} plans lie"
 
 
 def _verdict(answer: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ import typer
 
 from costmodel.errors import InvalidInput
 from planner.cli.exits import exit_of, tell
+from planner.question import Question
 
 _LATER = "this version does not have it yet; leave it out"
 
@@ -20,19 +21,23 @@ def suggest(
     devices: Annotated[int, typer.Option(help="Accelerators at hand.")],
     global_batch_size: Annotated[int, typer.Option(help="Sequences per optimizer step.")],
     seq_len: Annotated[int, typer.Option(help="Tokens per sequence.")],
-    precision: Annotated[str, typer.Option(help="Precision recipe: bf16, fp16, fp8, fp32.")] = "bf16",
-    optimizer: Annotated[str, typer.Option(help="Optimizer recipe: adamw, adamw-8bit, muon, sgd, ...")] = "adamw",
-    framework: Annotated[str, typer.Option(help="Training framework whose rules apply.")] = "megatron-core",
+    precision: Annotated[str, typer.Option(help="Precision recipe: bf16, fp16, fp8, fp32.")] = Question.precision,
+    optimizer: Annotated[
+        str, typer.Option(help="Optimizer recipe: adamw, adamw-8bit, muon, sgd, ...")
+    ] = Question.optimizer,
+    framework: Annotated[str, typer.Option(help="Training framework whose rules apply.")] = Question.framework,
     framework_version: Annotated[str | None, typer.Option(help="Its version; the current one by default.")] = None,
-    objective: Annotated[str, typer.Option(help="step_time, cost or fewest_devices.")] = "step_time",
+    objective: Annotated[str, typer.Option(help="step_time, cost or fewest_devices.")] = Question.objective,
     price_per_device_hour: Annotated[float | None, typer.Option(help="For the cost objective.")] = None,
     pin: Annotated[list[str] | None, typer.Option(help="Fix an axis: tp=8, pp=4,8,16, dp=4.., recompute=full.")] = None,
     forbid: Annotated[list[str] | None, typer.Option(help="Rule values out, as in recompute=full.")] = None,
     min_free_gib: Annotated[float | None, typer.Option(help="Memory to keep free on every device.")] = None,
-    min_used: Annotated[float, typer.Option(help="Share of the devices that a plan must use.")] = 0.9,
-    top: Annotated[int, typer.Option(help="How many different plans.")] = 10,
-    max_seconds: Annotated[float, typer.Option(help="Deadline; the best plans found by then are printed.")] = 60.0,
-    seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
+    min_used: Annotated[float, typer.Option(help="Share of the devices that a plan must use.")] = Question.min_used,
+    top: Annotated[int, typer.Option(help="How many different plans.")] = Question.top,
+    max_seconds: Annotated[
+        float, typer.Option(help="Deadline; the best plans found by then are printed.")
+    ] = Question.max_seconds,
+    seed: Annotated[int, typer.Option(help="Seed of the solver.")] = Question.seed,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON on stdout.")] = False,
     config: Annotated[str | None, typer.Option(help="TOML file with defaults for these options.")] = None,
     no_store: Annotated[
@@ -55,7 +60,7 @@ def suggest(
     ):
         if value:
             raise InvalidInput(name, value, _LATER)
-    from planner.service import Question, suggest
+    from planner.service import suggest
 
     suggestion = suggest(
         Question(
@@ -84,7 +89,7 @@ def suggest(
         tell(f"planner: warning: {warning}")
     code = exit_of(answer)
     if as_json:
-        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.write(json.dumps(answer, allow_nan=False) + "\n")
     else:
         from planner.cli.report import print_answer
 

@@ -1,0 +1,1 @@
+"""The search for plans: spaces, bounds, the CP-SAT master, answers. Never imports ``db``."""

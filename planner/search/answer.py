@@ -7,10 +7,10 @@ from typing import Any
 from costmodel.facts import Facts
 from costmodel.flops import model_flops_per_token, recomputed_flops_per_token
 from costmodel.layers import total
+from costmodel.plan_rows import plan_of
 from costmodel.predict import predict_stages
 from costmodel.scenario import Scenario
-from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
-from costmodel.stages import Layout, layers_per_chunk
+from costmodel.spec.plan import RECOMPUTES
 from costmodel.table import PlanTable, stage_table
 from planner.search.eliminate import MEMORY, PINS
 from planner.search.objective import objective_of
@@ -19,54 +19,7 @@ from planner.search.solve import Outcome
 
 Json = dict[str, Any]
 
-
-def plan_of(scenario: Scenario, row: dict[str, int]) -> Plan:
-    """The plan that one table row stands for."""
-    model, framework = scenario.model, scenario.framework
-    chunks = layers_per_chunk(model.num_layers, row["pp"], row["vpp"], Layout(row["layout"]))
-    if chunks is None:
-        raise ValueError(f"row has no layout: {row}")
-    layers = tuple(sum(device) for device in chunks)
-    recompute = RECOMPUTES[row["recompute"]]
-    return Plan(
-        tp=row["tp"],
-        pp=row["pp"],
-        vpp=row["vpp"],
-        cp=row["cp"],
-        cp_comm_type=CP_COMM_TYPES[row["cp_comm_type"]],
-        ep=row["ep"],
-        etp=row["etp"],
-        dp=row["dp"],
-        dp_replicate=row["dp_replicate"],
-        dp_shard=row["dp_shard"],
-        zero_stage=row["zero_stage"],  # type: ignore[arg-type]  # a table holds 0..3, which pydantic checks
-        sequence_parallel=row["tp"] > 1,
-        micro_batch_size=row["micro_batch_size"],
-        num_microbatches=row["num_microbatches"],
-        global_batch_size=scenario.workload.global_batch_size,
-        seq_len=scenario.workload.seq_len,
-        devices_used=row["tp"] * row["cp"] * row["dp"] * row["pp"],
-        schedule=SCHEDULES[row["schedule"]],
-        layers_per_stage=layers,
-        layers_per_chunk=chunks if row["vpp"] > 1 else None,
-        recompute=recompute,
-        recompute_modules=selective_modules(scenario) if recompute == "selective" else (),
-        recomputed_layers_per_stage=layers if recompute == "full" else (0,) * len(layers),
-        precision=scenario.workload.precision.name,
-        optimizer=scenario.workload.optimizer.name,
-        framework=framework.name,
-        framework_version=framework.version,
-    )
-
-
-def selective_modules(scenario: Scenario) -> tuple[str, ...]:
-    """The framework's selective modules that this model has."""
-    absent = set()
-    if scenario.model.moe is None:
-        absent.add("moe_act")
-    if scenario.model.mla is None:
-        absent.add("mla_up_proj")
-    return tuple(module for module in scenario.framework.selective_modules if module not in absent)
+_NOT_COUNTED = "the deadline left no time to count the meshes that do not fit into memory"
 
 
 def predictions(scenario: Scenario, facts: Facts, table: PlanTable) -> list[Json]:
@@ -140,7 +93,7 @@ def answer_of(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:
         "plans": plans,
         "eliminated": dict(sorted(outcome.elimination.counts.items())),
         "infeasibility": infeasibility(request, facts, outcome) if status == "infeasible" else None,
-        "warnings": list(scenario.warnings()),
+        "warnings": [*scenario.warnings(), *([] if outcome.memory_counted else [_NOT_COUNTED])],
         "search": {
             "elapsed_s": round(outcome.elapsed_s, 3),
             "plans_considered": outcome.plans_considered,
@@ -165,11 +118,12 @@ def infeasibility(request: SearchRequest, facts: Facts, outcome: Outcome) -> Jso
         conditions = request.constraints.describe()
         reason += f" under {conditions}" if conditions else ""
         conflict.append({"rule": "devices", "meshes": 0, "reason": reason})
-    for rule, count in sorted(elimination.counts.items(), key=lambda item: (-item[1], item[0])):
+    # What every legal mesh breaks comes before what keeps others from being legal.
+    for rule, count in sorted(elimination.counts.items(), key=lambda item: (item[0] != MEMORY, -item[1], item[0])):
         if rule == MEMORY:
             reason = memory_reason(scenario, facts, outcome)
         elif rule == PINS:
-            reason = "pins and forbids leave no way to lay out stages, sharding or the CP exchange"
+            reason = f"{request.constraints.describe()} leave no way to lay out stages, sharding or the CP exchange"
         else:
             broken, row = elimination.examples[rule]
             reason = broken.reason(scenario, row)

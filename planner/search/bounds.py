@@ -20,6 +20,7 @@ import numpy as np
 
 from costmodel.arrays import Bools, Ints, Num, num
 from costmodel.facts import Facts
+from costmodel.flops import model_flops_per_token
 from costmodel.layers import backward_cost, forward_cost, model_body_s, model_ends_s, with_sharded_parameters
 from costmodel.predict import evaluate_terms
 from costmodel.schedules import chunks_alive, waiting_chunks
@@ -30,15 +31,10 @@ from costmodel.terms.communication import CONTEXT_PARALLEL
 from costmodel.terms.state import state_bytes
 from costmodel.terms.term import Axes
 from planner.search.request import SearchRequest
-from planner.search.space import MESH_AXES, SHARD_AXES, offered_cp_comm, stage_options
-
-Meshes = dict[str, Ints]
+from planner.search.space import Columns, offered_cp_comm, stage_options
 
 
-ROW_AXES: tuple[str, ...] = (*MESH_AXES, *SHARD_AXES, "recompute")
-
-
-def row_table(rows: Meshes) -> PlanTable:
+def row_table(rows: Columns) -> PlanTable:
     """Rows over ``ROW_AXES`` as plans without virtual stages."""
     one = np.ones(len(rows["tp"]), dtype=np.int64)
     neutral = {
@@ -50,7 +46,7 @@ def row_table(rows: Meshes) -> PlanTable:
     return PlanTable(columns={axis: rows[axis] if axis in rows else neutral[axis] for axis in AXES})
 
 
-def with_inner(meshes: Meshes, *, recompute: int, zero_stage: int) -> Meshes:
+def with_inner(meshes: Columns, *, recompute: int, zero_stage: int) -> Columns:
     """Every mesh with the same recompute policy and with what ``zero_stage`` names sharded over all replicas."""
     one, dp = np.ones(len(meshes["tp"]), dtype=np.int64), meshes["dp"]
     sharded = zero_stage > 0
@@ -83,7 +79,7 @@ class RowBound:
         return RowBound(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
 
-def row_bounds(request: SearchRequest, f: Facts, rows: Meshes) -> RowBound:
+def row_bounds(request: SearchRequest, f: Facts, rows: Columns) -> RowBound:
     """Bounds of rows over ``ROW_AXES``, at the cheapest way to exchange keys and values."""
     table = row_table(rows)
     o = evaluate_terms(f, table)
@@ -208,7 +204,7 @@ def step_time_bound(f: Facts, bound: StageBound, pp: int, m: Num, body: Num, end
     return np.maximum(mean, slowest) + host
 
 
-def least_step_time(request: SearchRequest, f: Facts, meshes: Meshes, rows: RowBound, usable: float | None) -> Num:
+def least_step_time(request: SearchRequest, f: Facts, meshes: Columns, rows: RowBound, usable: float | None) -> Num:
     """Least step time of each row over its stage options; infinite where none fits into ``usable`` bytes."""
     least = np.full(len(meshes["tp"]), np.inf)
     for pp in np.unique(meshes["pp"]):
@@ -220,6 +216,14 @@ def least_step_time(request: SearchRequest, f: Facts, meshes: Meshes, rows: RowB
                 value = np.where(fits(request, bound, int(pp), m, rows, at, usable), value, np.inf)
             least[at] = np.minimum(least[at], value)
     return least
+
+
+def work_bound_device_s(request: SearchRequest, f: Facts) -> float:
+    """Device-seconds that the model's FLOPs take at the peak: no plan of any mesh needs fewer."""
+    work = request.scenario.workload
+    flops = model_flops_per_token(request.scenario.model, work.seq_len) * work.tokens_per_step
+    peak = max(float(f.hardware.peak_flops), float(f.hardware.attention_peak_flops))
+    return flops / peak * min(float(f.cal.compute_multiplier), 1.0)
 
 
 def fits(request: SearchRequest, bound: StageBound, pp: int, m: Ints, rows: RowBound, at: Ints, usable: float) -> Bools:

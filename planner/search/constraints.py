@@ -154,18 +154,18 @@ def _condition(kind: str, text: str) -> Condition:
                 raise UnknownName(f"{kind} {axis}", part, WORDS[axis])
             singles.add(WORDS[axis].index(part.lower()))
         elif ".." in part:
-            ranges.append(_range(kind, text, part))
+            ranges.append(_range(kind, text, part, minimum=0 if axis == "zero_stage" else 1))
         else:
             singles.add(_number(kind, text, part, minimum=0 if axis == "zero_stage" else 1))
     return Condition(axis=axis, values=frozenset(singles), ranges=tuple(ranges), text=text)
 
 
-def _range(kind: str, text: str, part: str) -> Range:
+def _range(kind: str, text: str, part: str, minimum: int) -> Range:
     low, _, high = part.partition("..")
     if not low and not high:
         raise InvalidInput(kind, text, "a range needs at least one end, as in 4.. or 2..8")
-    start = _number(kind, text, low, minimum=0) if low else 0
-    end = _number(kind, text, high, minimum=0) if high else None
+    start = _number(kind, text, low, minimum) if low else minimum
+    end = _number(kind, text, high, minimum) if high else None
     if end is not None and end < start:
         raise InvalidInput(kind, text, f"a range runs upwards, as in {end}..{start}")
     return Range(low=start, high=end)

@@ -13,11 +13,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from costmodel.arrays import Bools, Ints
+from costmodel.arrays import Bools, Ints, distinct
 from costmodel.rules import Rule, rules_for
-from planner.search.bounds import Meshes
 from planner.search.request import SearchRequest
-from planner.search.space import MESH_AXES, SHARD_AXES, STAGE_AXES, offered_cp_comm, sharding_options, stage_options
+from planner.search.space import (
+    MESH_AXES,
+    SHARD_AXES,
+    STAGE_AXES,
+    Columns,
+    offered_cp_comm,
+    sharding_options,
+    stage_options,
+)
 
 PINS = "pins"
 MEMORY = "memory"
@@ -55,7 +62,7 @@ def _groups(request: SearchRequest) -> tuple[_Group, ...]:
     )
 
 
-def eliminate(request: SearchRequest, meshes: Meshes) -> Elimination:
+def eliminate(request: SearchRequest, meshes: Columns) -> Elimination:
     """Check every candidate mesh against every rule of the framework."""
     scenario = request.scenario
     result = Elimination(legal=np.ones(len(meshes["tp"]), dtype=np.bool_))
@@ -71,26 +78,26 @@ def eliminate(request: SearchRequest, meshes: Meshes) -> Elimination:
     return result
 
 
-def _count(result: Elimination, rule: Rule, broken: Bools, meshes: Meshes, inner: dict[str, int]) -> None:
+def _count(result: Elimination, rule: Rule, broken: Bools, meshes: Columns, inner: dict[str, int]) -> None:
     if broken.any():
         first = int(np.flatnonzero(broken)[0])
         result.counts[rule.name] = result.counts.get(rule.name, 0) + int(broken.sum())
         result.examples.setdefault(rule.name, (rule, {axis: int(meshes[axis][first]) for axis in meshes} | inner))
 
 
-def _check_group(request: SearchRequest, result: Elimination, group: _Group, rules: list[Rule], meshes: Meshes) -> None:
+def _check_group(
+    request: SearchRequest, result: Elimination, group: _Group, rules: list[Rule], meshes: Columns
+) -> None:
     """Judge each distinct tuple of the mesh axes that the group's choices and rules read, then spread the verdict."""
     read = sorted({axis for rule in rules for axis in rule.axes if axis in MESH_AXES} | set(group.key))
-    keys = np.stack([meshes[axis] for axis in read], axis=1)
-    distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
-    inverse = inverse.ravel()
-    columns = {axis: distinct[:, position] for position, axis in enumerate(read)}
+    representative, inverse = distinct([meshes[axis] for axis in read])
+    columns = {axis: meshes[axis][representative] for axis in read}
     by_choices: dict[tuple[int, ...], list[int]] = {}
     for index, key in enumerate(zip(*(columns[axis].tolist() for axis in group.key), strict=True)):
         by_choices.setdefault(key, []).append(index)
-    passes = np.zeros(len(distinct), dtype=np.bool_)
-    no_choice = np.zeros(len(distinct), dtype=np.bool_)
-    broken: dict[str, Bools] = {rule.name: np.zeros(len(distinct), dtype=np.bool_) for rule in rules}
+    passes = np.zeros(len(representative), dtype=np.bool_)
+    no_choice = np.zeros(len(representative), dtype=np.bool_)
+    broken: dict[str, Bools] = {rule.name: np.zeros(len(representative), dtype=np.bool_) for rule in rules}
     inner: dict[str, dict[str, int]] = {}
     for key, indices in by_choices.items():
         at = np.array(indices, dtype=np.int64)

@@ -22,8 +22,9 @@ from costmodel.facts import Facts
 from costmodel.rules import Rule, rules_for
 from costmodel.spec.plan import CP_COMM_TYPES
 from costmodel.stages import Layout
-from planner.search.bounds import ROW_AXES, Meshes, RowBound, stage_bounds
+from planner.search.bounds import RowBound, stage_bounds
 from planner.search.request import SearchRequest
+from planner.search.space import ROW_AXES, Columns
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -55,7 +56,7 @@ class Enumeration:
         """An empty list: nothing was left (complete), or there was no time to look."""
         return cls(decisions={axis: np.zeros(0, dtype=np.int64) for axis in DECISIONS}, complete=complete)
 
-    def rows(self) -> Meshes:
+    def rows(self) -> Columns:
         """The distinct rows among the solutions, as columns of ``ROW_AXES``."""
         distinct = np.unique(np.stack([self.decisions[axis] for axis in ROW_AXES], axis=1), axis=0)
         return dict(zip(ROW_AXES, distinct.T, strict=True))
@@ -67,7 +68,7 @@ class Enumeration:
 
 
 def enumerate_below(
-    request: SearchRequest, f: Facts, rows: Meshes, bounds: RowBound, limits: Num, usable: float, deadline: float
+    request: SearchRequest, f: Facts, rows: Columns, bounds: RowBound, limits: Num, usable: float, deadline: float
 ) -> Enumeration:
     """All decisions on ``rows`` (columns of ``ROW_AXES``) whose relaxed step time is below the row's limit and that
     may fit.
@@ -116,7 +117,7 @@ class _Master:
         model: cp_model.CpModel,
         request: SearchRequest,
         f: Facts,
-        rows: Meshes,
+        rows: Columns,
         bounds: RowBound,
         limits: Num,
         usable: float,

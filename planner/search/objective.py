@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodel.arrays import Ints, Num, num
-from costmodel.spec import workload
-from costmodel.table import PlanTable
-from planner.search.request import SearchRequest
+from costmodel.table import PlanTable, mesh_size
+from planner.search.request import ObjectiveKind, SearchRequest
 
 _SECONDS_PER_HOUR = 3600.0
 
@@ -22,13 +21,8 @@ class Objective:
     ``fewest_devices`` is lexicographic: devices first, then step time, folded into the fraction ``t / (1 + t)``.
     """
 
-    kind: workload.Objective
+    kind: ObjectiveKind
     price: float
-
-    @property
-    def unit(self) -> str:
-        """What the value is counted in."""
-        return {"step_time": "s", "cost": "price per step", "fewest_devices": "devices"}[self.kind]
 
     def value(self, step_time_s: Num, devices_used: Num) -> Num:
         """The number to minimise."""
@@ -46,7 +40,7 @@ class Objective:
 
     def of_rows(self, step_time_s: Num, rows: Mapping[str, Ints]) -> Num:
         """Values of rows that name the dense mesh."""
-        return self.value(step_time_s, _used(rows))
+        return self.value(step_time_s, num(mesh_size(rows)))
 
     def of_plans(self, step_time_s: Num, table: PlanTable) -> Num:
         """Values of a table of plans."""
@@ -54,7 +48,7 @@ class Objective:
 
     def step_time_limits(self, limit: float, rows: Mapping[str, Ints]) -> Num:
         """For each row the step time at which the objective reaches ``limit``; negative where it lies above at any."""
-        used = _used(rows)
+        used = num(mesh_size(rows))
         if not np.isfinite(limit):
             return np.full(used.shape, np.inf)
         if self.kind == "cost":
@@ -69,7 +63,3 @@ class Objective:
 def objective_of(request: SearchRequest) -> Objective:
     """The request's objective."""
     return Objective(kind=request.objective, price=request.price or 0.0)
-
-
-def _used(rows: Mapping[str, Ints]) -> Num:
-    return num(rows["tp"] * rows["cp"] * rows["pp"] * rows["dp"])

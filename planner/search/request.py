@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
+from typing import Literal
 
 from costmodel.errors import InvalidInput
 from costmodel.scenario import Scenario
-from costmodel.spec.workload import Objective
+from planner.question import Question
 from planner.search.constraints import Constraints
+
+ObjectiveKind = Literal["step_time", "cost", "fewest_devices"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,11 +28,11 @@ class SearchRequest:
 
     scenario: Scenario
     constraints: Constraints = field(default_factory=Constraints)
-    objective: Objective = "step_time"
-    min_used: float = 0.9
-    top: int = 10
-    max_seconds: float = 60.0
-    seed: int = 0
+    objective: ObjectiveKind = "step_time"
+    min_used: float = Question.min_used
+    top: int = Question.top
+    max_seconds: float = Question.max_seconds
+    seed: int = Question.seed
     price_per_device_hour: float | None = None
 
     def __post_init__(self) -> None:
@@ -60,4 +65,5 @@ class SearchRequest:
         """Fewest devices that a plan may use."""
         if self.objective == "fewest_devices":
             return 1
-        return max(1, -int(-self.min_used * self.scenario.devices // 1))
+        # By the digits that were given: 0.55 of 100 devices are 55, though the nearest float lies a little above.
+        return max(1, ceil(Fraction(str(self.min_used)) * self.scenario.devices))

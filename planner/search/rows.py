@@ -6,23 +6,34 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.arrays import Ints
+from costmodel.arrays import Ints, distinct
 from costmodel.table import AXES, PlanTable
-from planner.search.bounds import ROW_AXES, Meshes
 from planner.search.request import SearchRequest
-from planner.search.space import MESH_AXES, SHARD_AXES, STAGE_AXES, offered_cp_comm, sharding_options, stage_options
+from planner.search.space import (
+    MESH_AXES,
+    ROW_AXES,
+    SHARD_AXES,
+    STAGE_AXES,
+    Columns,
+    offered_cp_comm,
+    sharding_options,
+    stage_options,
+)
 
 
-def rows_of(request: SearchRequest, meshes: Meshes, recompute: Ints, mesh: Ints) -> tuple[Meshes, Ints]:
+def rows_of(request: SearchRequest, meshes: Columns, recompute: Ints, mesh: Ints) -> tuple[Columns, Ints]:
     """Every (recompute policy, mesh) pair with every way to shard it.
 
     Returns:
         Columns of ``ROW_AXES``, and for each row the position of its pair.
     """
-    keys = np.stack([meshes[axis][mesh] for axis in ("tp", "cp", "dp")], axis=1)
-    distinct, kind = np.unique(keys, axis=0, return_inverse=True)
-    tables = [np.array(sharding_options(request, *key), dtype=np.int64).reshape(-1, 3) for key in distinct.tolist()]
-    of_pair = [tables[code] for code in kind.ravel().tolist()]
+    keys = [meshes[axis][mesh] for axis in ("tp", "cp", "dp")]
+    first, kind = distinct(keys)
+    tables = [
+        np.array(sharding_options(request, *key), dtype=np.int64).reshape(-1, 3)
+        for key in zip(*(column[first].tolist() for column in keys), strict=True)
+    ]
+    of_pair = [tables[code] for code in kind.tolist()]
     source = np.repeat(np.arange(len(mesh)), [len(table) for table in of_pair])
     sharding = np.concatenate(of_pair) if of_pair else np.zeros((0, 3), dtype=np.int64)
     columns = {axis: meshes[axis][mesh][source] for axis in MESH_AXES}
@@ -33,7 +44,7 @@ def rows_of(request: SearchRequest, meshes: Meshes, recompute: Ints, mesh: Ints)
 
 def expand(
     request: SearchRequest,
-    rows: Meshes,
+    rows: Columns,
     *,
     leanest: bool = False,
     every_layout: bool = True,
@@ -52,9 +63,8 @@ def expand(
     """
     parts: list[PlanTable] = []
     sources: list[Ints] = []
-    keys = np.stack([rows["pp"], np.minimum(rows["cp"], 2)], axis=1)
-    distinct, kind = np.unique(keys, axis=0, return_inverse=True)
-    for code, (pp, cp) in enumerate(distinct.tolist()):
+    first, kind = distinct([rows["pp"], np.minimum(rows["cp"], 2)])
+    for code, (pp, cp) in enumerate(zip(rows["pp"][first].tolist(), rows["cp"][first].tolist(), strict=True)):
         stages = np.array(stage_options(request, pp), dtype=np.int64).reshape(-1, len(STAGE_AXES))
         exchanges = np.array(offered_cp_comm(request) if cp > 1 else (0,), dtype=np.int64)
         if leanest:
@@ -63,7 +73,7 @@ def expand(
             stages = stages[stages[:, 0] == stages[:, 0].min()]
         if not every_layout:
             stages = stages[:1]
-        at = np.flatnonzero(kind.ravel() == code)
+        at = np.flatnonzero(kind == code)
         row, stage, exchange = (index.ravel() for index in np.indices((len(at), len(stages), len(exchanges))))
         columns = {axis: column[at][row] for axis, column in rows.items()}
         columns |= dict(zip(STAGE_AXES, stages[stage].T, strict=True))

@@ -14,26 +14,27 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from costmodel.arrays import Bools, Ints, Num, num
+from costmodel.arrays import Bools, Ints, Num, distinct, num
 from costmodel.facts import Facts
 from costmodel.predict import predict
 from costmodel.rules import legal_mask
 from costmodel.spec.plan import RECOMPUTES
-from costmodel.table import AXES, PlanTable, layer_counts, stage_table
-from planner.search.bounds import Meshes, RowBound, least_step_time, row_bounds, with_inner
+from costmodel.table import AXES, PlanTable, mesh_size, stage_table
+from planner.search.bounds import RowBound, least_step_time, row_bounds, with_inner, work_bound_device_s
 from planner.search.eliminate import MEMORY, Elimination, eliminate
+from planner.search.leanest import nearest_plan, unfit_meshes
 from planner.search.master import DECISIONS, Enumeration, enumerate_below
 from planner.search.objective import Objective, objective_of
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
-from planner.search.space import MESH_AXES, legal_zero_stages, mesh_candidates
+from planner.search.space import MESH_AXES, Columns, legal_zero_stages, mesh_candidates
 
 _ROWS_PER_ROUND = 256
 _ROUNDS = 12
-_MESHES_AT_ONCE = 3000
+_PAIRS_AT_ONCE = 3000
+_MESHES_IN_A_BLOCK = 20_000
 _ROUNDING = 1e-9
 _LONG_LIST = 20
-_NEAREST = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +70,7 @@ class Outcome:
         best_proven: whether at least its first plan is proven; ``proven`` says so too.
         within: different plans, among those priced, that the interval can't tell from the best.
         leanest: when nothing fits: the plan that needs the least memory.
+        memory_counted: whether there was time to count what does not fit.
     """
 
     elimination: Elimination
@@ -82,6 +84,7 @@ class Outcome:
     master_solutions: int = 0
     elapsed_s: float = 0.0
     leanest: PlanTable | None = None
+    memory_counted: bool = True
 
 
 class Search:
@@ -115,18 +118,41 @@ class Search:
         outcome.elapsed_s = time.monotonic() - self.started
         return outcome
 
-    def _run_on_legal(self, meshes: Meshes, outcome: Outcome) -> None:
-        values = self.objective.of_rows(self._relax(meshes), meshes)
+    def _late(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    def _run_on_legal(self, meshes: Columns, outcome: Outcome) -> None:
+        least, relaxed = self._relax(meshes)
+        values = self.objective.of_rows(least, meshes)
         possible = np.isfinite(values)
+        outcome.bound = float(values[possible].min()) if relaxed and possible.any() else self._work_bound()
         if not possible.any():
+            outcome.proven = relaxed
+        elif self._find_incumbents(meshes, values) and relaxed:
             outcome.proven = True
-        else:
-            outcome.bound = float(values[possible].min())
-            if self._find_incumbents(meshes, values):
-                outcome.proven = True
-            else:
-                self._prove(meshes, values, outcome)
+        elif relaxed:
+            self._prove(meshes, values, outcome)
         self._count_memory(meshes, np.asarray(possible.any(axis=0)), outcome)
+
+    def _work_bound(self) -> float:
+        """A bound that needs no mesh, for when the deadline leaves no better one."""
+        device_s = work_bound_device_s(self.request, self.facts)
+        ends = num([self.request.least_devices, self.request.scenario.devices])
+        return float(self.objective.value(device_s / ends, ends).min())
+
+    def _count_memory(self, meshes: Columns, may_fit: Bools, outcome: Outcome) -> None:
+        """Count the legal meshes of which no plan fits, and keep the leanest plan of all when that is every one.
+
+        Counting is for information: it is left out, and said to be, once the deadline has passed.
+        """
+        if self._late():
+            outcome.memory_counted = False
+            return
+        unfit = unfit_meshes(self.request, self.facts, meshes, may_fit, self.usable)
+        if unfit.any():
+            outcome.elimination.counts[MEMORY] = int(unfit.sum())
+        if unfit.all():
+            outcome.leanest = nearest_plan(self.request, self.facts, meshes)
 
     def _within(self, best: list[Priced]) -> int:
         """Different plans priced so far whose interval, by the objective, reaches below the upper end of the best's."""
@@ -142,8 +168,25 @@ class Search:
 
     # -- relaxations ---------------------------------------------------------------------------------------------------
 
-    def _relax(self, meshes: Meshes) -> Num:
-        """Least step time per (recompute policy, mesh): time as if little were sharded, memory as if all were."""
+    def _relax(self, meshes: Columns) -> tuple[Num, bool]:
+        """Least step time per (recompute policy, mesh): time as if little were sharded, memory as if all were.
+
+        Works through blocks of meshes, most devices and smallest micro-batches first, so that a deadline leaves the
+        likeliest ones bounded.
+
+        Returns:
+            Seconds, infinite for what can't fit or was not reached; and whether all were reached.
+        """
+        least = np.full((len(RECOMPUTES), len(meshes["tp"])), np.inf)
+        order = np.lexsort((-mesh_size(meshes), meshes["micro_batch_size"]))
+        for start in range(0, len(order), _MESHES_IN_A_BLOCK):
+            if start and self._late():
+                return least, False
+            block = order[start : start + _MESHES_IN_A_BLOCK]
+            least[:, block] = self._relax_block({axis: column[block] for axis, column in meshes.items()})
+        return least, True
+
+    def _relax_block(self, meshes: Columns) -> Num:
         request, f = self.request, self.facts
         zero_stages = legal_zero_stages(request)
         least = np.full((len(RECOMPUTES), len(meshes["tp"])), np.inf)
@@ -163,7 +206,7 @@ class Search:
                 least[recompute] = np.minimum(least[recompute], value)
         return least
 
-    def _bounded_rows(self, meshes: Meshes, recompute: Ints, mesh: Ints) -> tuple[Meshes, Num, RowBound]:
+    def _bounded_rows(self, meshes: Columns, recompute: Ints, mesh: Ints) -> tuple[Columns, Num, RowBound]:
         """Rows of (recompute policy, mesh) pairs with the least objective of each, and their bounds."""
         rows, _ = rows_of(self.request, meshes, recompute, mesh)
         bounds = row_bounds(self.request, self.facts, rows)
@@ -172,18 +215,18 @@ class Search:
 
     # -- incumbents ----------------------------------------------------------------------------------------------------
 
-    def _find_incumbents(self, meshes: Meshes, values: Num) -> bool:
+    def _find_incumbents(self, meshes: Columns, values: Num) -> bool:
         """Price the most promising rows until there are enough different plans; True when that was all there is."""
         order = np.argsort(values, axis=None, kind="stable")
         order = order[np.isfinite(values.ravel()[order])]
-        for start in range(0, len(order), _MESHES_AT_ONCE):
-            pairs = np.unravel_index(order[start : start + _MESHES_AT_ONCE], values.shape)
+        for start in range(0, len(order), _PAIRS_AT_ONCE):
+            pairs = np.unravel_index(order[start : start + _PAIRS_AT_ONCE], values.shape)
             rows, least, _ = self._bounded_rows(meshes, *pairs)
             if self._price_best_first(rows, least):
                 return False
         return True
 
-    def _price_best_first(self, rows: Meshes, least: Num) -> bool:
+    def _price_best_first(self, rows: Columns, least: Num) -> bool:
         """Price rows by their bound; True when enough was seen or the deadline passed, False when all were priced."""
         order = np.argsort(least, kind="stable")
         order = order[np.isfinite(least[order])]
@@ -192,7 +235,7 @@ class Search:
             limit = self._limit(self.request.top)
             enough = np.isfinite(limit) and (number >= _ROUNDS or least[some[0]] > limit)
             # The first round is priced whatever the clock says: an answer that was cut short still has a plan.
-            late = time.monotonic() > self.deadline and (number > 0 or bool(self.found))
+            late = self._late() and (number > 0 or bool(self.found))
             if enough or late:
                 return True
             self._price(expand(self.request, {axis: column[some] for axis, column in rows.items()})[0])
@@ -206,7 +249,7 @@ class Search:
 
     # -- master --------------------------------------------------------------------------------------------------------
 
-    def _prove(self, meshes: Meshes, values: Num, outcome: Outcome) -> None:
+    def _prove(self, meshes: Columns, values: Num, outcome: Outcome) -> None:
         """Prove the list; a long one may take more time than there is, so its first plan is proven on its own
         before.
         """
@@ -218,9 +261,9 @@ class Search:
             outcome.best_proven |= listed.complete
             outcome.proven = listed.complete
 
-    def _master(self, meshes: Meshes, values: Num, limit: float) -> Enumeration:
+    def _master(self, meshes: Columns, values: Num, limit: float) -> Enumeration:
         """Let CP-SAT list what is below the limit; nothing, and incomplete, once the deadline has passed."""
-        if time.monotonic() > self.deadline or not np.isfinite(limit):
+        if self._late() or not np.isfinite(limit):
             return Enumeration.nothing(complete=False)
         # Bound and price are computed along different paths: a plan exactly at the limit must not be lost to rounding.
         limit *= 1.0 + _ROUNDING
@@ -253,8 +296,8 @@ class Search:
         fits = np.flatnonzero(priced.peak_bytes <= self.usable)
         axes = (table[axis][fits] for axis in reversed(AXES))
         fits = fits[np.lexsort((*axes, priced.peak_bytes[fits], table.devices_used[fits], objective[fits]))]
-        family = np.stack([*(table[axis][fits] for axis in MESH_AXES), table["schedule"][fits]], axis=1)
-        _, first = np.unique(family, axis=0, return_index=True)
+        family = [*(table[axis][fits] for axis in MESH_AXES), table["schedule"][fits]]
+        first, _ = distinct(family)
         for index in fits[first].tolist():
             plan = Priced(
                 row=table.row(index),
@@ -266,55 +309,3 @@ class Search:
             known = self.found.get(plan.family)
             if known is None or plan.order < known.order:
                 self.found[plan.family] = plan
-
-    # -- what does not fit ---------------------------------------------------------------------------------------------
-
-    def _count_memory(self, meshes: Meshes, may_fit: Bools, outcome: Outcome) -> None:
-        """Count the legal meshes of which no plan fits, and keep the leanest plan of all when that is every one."""
-        unfit = ~may_fit
-        for thorough in (False, True):
-            doubtful = np.flatnonzero(may_fit) if not thorough else np.flatnonzero(unfit & may_fit)
-            if len(doubtful):
-                peaks, _ = self._leanest({axis: column[doubtful] for axis, column in meshes.items()}, thorough=thorough)
-                unfit[doubtful] = peaks > self.usable
-        if unfit.any():
-            outcome.elimination.counts[MEMORY] = int(unfit.sum())
-        if unfit.all():
-            peaks, _ = self._leanest(meshes, thorough=False)
-            nearest = np.argsort(peaks, kind="stable")[:_NEAREST]
-            peaks, plans = self._leanest({axis: column[nearest] for axis, column in meshes.items()}, thorough=True)
-            outcome.leanest = plans.take(np.array([int(peaks.argmin())]))
-
-    def _leanest(self, meshes: Meshes, *, thorough: bool) -> tuple[Num, PlanTable]:
-        """The plan of each mesh that needs the least memory.
-
-        Args:
-            thorough: try every recompute policy, sharding and layout, not only those that are usually the leanest.
-        """
-        request, count = self.request, len(meshes["tp"])
-        policies = request.constraints.domain("recompute", range(len(RECOMPUTES)))
-        tried = np.array(policies if thorough else policies[-1:], dtype=np.int64)
-        pairs = np.tile(np.arange(count), len(tried))
-        rows, of_row = rows_of(request, meshes, np.repeat(tried, count), pairs)
-        of_row = pairs[of_row]
-        layers, leading_dense = layer_counts(request.scenario)
-        # With layers of one kind the fewest chunks keep the fewest activations; more chunks may mix two kinds better.
-        uniform = leading_dense in (0, layers)
-        if not thorough:
-            high = legal_zero_stages(request)[-2:]
-            lean = np.flatnonzero((rows["dp_replicate"] == 1) & np.isin(rows["zero_stage"], high))
-            rows, of_row = {axis: column[lean] for axis, column in rows.items()}, of_row[lean]
-        table, of_plan = expand(
-            request, rows, leanest=True, every_layout=thorough, every_chunking=thorough and not uniform
-        )
-        legal = np.flatnonzero(legal_mask(request.scenario, table))
-        table, mesh = table.take(legal), of_row[of_plan[legal]]
-        peaks = predict(self.facts, table, stage_table(request.scenario, table)).peak_bytes
-        order = np.lexsort((peaks, mesh))
-        which, first = np.unique(mesh[order], return_index=True)
-        least = np.full(count, np.inf)
-        least[which] = peaks[order][first]
-        chosen = {axis: np.ones(count, dtype=np.int64) for axis in AXES}
-        for axis in AXES:
-            chosen[axis][which] = table[axis][order[first]]
-        return least, PlanTable(columns=chosen)

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from costmodel.arrays import Ints
+from costmodel.errors import InvalidInput
 from costmodel.rules import rules_for
 from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
@@ -26,10 +28,15 @@ from planner.search.request import SearchRequest
 MESH_AXES: tuple[str, ...] = ("tp", "cp", "pp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches")
 STAGE_AXES: tuple[str, ...] = ("vpp", "layout", "schedule")
 SHARD_AXES: tuple[str, ...] = ("zero_stage", "dp_replicate", "dp_shard")
+ROW_AXES: tuple[str, ...] = (*MESH_AXES, *SHARD_AXES, "recompute")
+
+Columns: TypeAlias = dict[str, Ints]
+"""Meshes (columns of ``MESH_AXES``) or rows (columns of ``ROW_AXES``)."""
 
 _LEAST_TOKENS_PER_RANK = 512
 _MOST_CHUNKS = 16
 _LARGEST_MICRO_BATCH = 64
+_MOST_MESHES = 5_000_000
 
 
 def divisors(value: int) -> tuple[int, ...]:
@@ -71,7 +78,7 @@ def domains(request: SearchRequest) -> Domains:
     )
 
 
-def mesh_candidates(request: SearchRequest) -> dict[str, Ints]:
+def mesh_candidates(request: SearchRequest) -> Columns:
     """Every mesh of the space as columns of ``MESH_AXES``, legal or not.
 
     Structure only: the devices in use lie between the least wanted and those at hand, and ep * etp fits. Where no
@@ -83,6 +90,11 @@ def mesh_candidates(request: SearchRequest) -> dict[str, Ints]:
     batch, most, least = scenario.workload.global_batch_size, scenario.devices, request.least_devices
     batch_divisors = divisors(batch)
     dp_values = constraints.domain("dp", batch_divisors)
+    experts = np.array([(ep, etp) for ep in d.ep for etp in d.etp], dtype=np.int64).reshape(-1, 2)
+    sizes = np.array(
+        constraints.domain("micro_batch_size", [b for b in batch_divisors if b <= _LARGEST_MICRO_BATCH]), dtype=np.int64
+    )
+    most_dense = _MOST_MESHES // max(len(experts) * len(sizes), 1)
     dense: list[tuple[int, int, int, int]] = []
     for tp in d.tp:
         for cp in d.cp:
@@ -95,14 +107,12 @@ def mesh_candidates(request: SearchRequest) -> dict[str, Ints]:
                 for dp in fits or [dp for dp in (high,) if constraints.allows("dp", dp)]:
                     if constraints.allows("devices_used", unit * dp):
                         dense.append((tp, cp, pp, dp))
+                if len(dense) > most_dense:
+                    hint = "pin an axis (--pin tp=8) or raise --min-used"
+                    raise InvalidInput("space", f"over {_MOST_MESHES} meshes", f"so many are not searched; {hint}")
     if not dense:
         return {axis: np.zeros(0, dtype=np.int64) for axis in MESH_AXES}
     base = np.array(dense, dtype=np.int64)
-    experts = np.array([(ep, etp) for ep in d.ep for etp in d.etp], dtype=np.int64).reshape(-1, 2)
-    sizes = np.array(
-        constraints.domain("micro_batch_size", [b for b in divisors(batch) if b <= _LARGEST_MICRO_BATCH]),
-        dtype=np.int64,
-    )
     rows, pairs, batches = (a.ravel() for a in np.indices((len(base), len(experts), len(sizes))))
     tp, cp, pp, dp = base[rows].T
     ep, etp = experts[pairs].T
@@ -114,10 +124,9 @@ def mesh_candidates(request: SearchRequest) -> dict[str, Ints]:
     if constraints.pinned("etp") is None:
         keep &= (etp == 1) | (etp == tp)
     columns = dict(zip(MESH_AXES, (tp, cp, pp, dp, ep, etp, size, np.maximum(batch // (size * dp), 1)), strict=True))
-    for axis in ("num_microbatches",):
-        if constraints.touches(axis):
-            allowed = {int(v) for v in np.unique(columns[axis]) if constraints.allows(axis, int(v))}
-            keep &= np.isin(columns[axis], sorted(allowed))
+    if constraints.touches("num_microbatches"):
+        counts = np.unique(columns["num_microbatches"]).tolist()
+        keep &= np.isin(columns["num_microbatches"], [m for m in counts if constraints.allows("num_microbatches", m)])
     return {axis: column[keep] for axis, column in columns.items()}
 
 
@@ -125,20 +134,29 @@ def stage_options(request: SearchRequest, pp: int) -> tuple[tuple[int, int, int]
     """(vpp, layout, schedule) for one pipeline depth: chunk counts that the layers allow, each distinct layout once."""
     constraints, layers = request.constraints, request.scenario.model.num_layers
     deepest = min(_MOST_CHUNKS, max(1, (layers + 2) // pp)) if pp > 1 else 1
+    offered = [SCHEDULES.index(name) for name in request.scenario.framework.schedules]
+    schedules = constraints.domain("schedule", offered)
+    rule = next(rule for rule in rules_for(request.scenario.framework) if rule.name == "schedule_fits_chunks")
+
+    def fits(vpp: int, schedule: int) -> bool:
+        # A pinned combination that does not fit stays, so that the rule can be named.
+        asked = constraints.pinned("vpp") is not None and constraints.pinned("schedule") is not None
+        row = {"pp": np.array(max(pp, 2)), "vpp": np.array(vpp), "schedule": np.array(schedule)}
+        return asked or bool(rule.holds(request.scenario, row))
+
     found: list[tuple[int, int, int]] = []
     for vpp in constraints.domain("vpp", range(1, deepest + 1)):
         seen: set[object] = set()
+        if vpp > 1 and pp * vpp > layers + 2:
+            # Pinned beyond what the layers allow: one option stays, so that the rule can be named.
+            found.extend((vpp, int(Layout.EVEN), schedule) for schedule in schedules if fits(vpp, schedule))
+            continue
         for layout in Layout:
             chunks = layers_per_chunk(layers, pp, vpp, layout)
             if chunks is None or chunks in seen:
                 continue
             seen.add(chunks)
-            for schedule, name in enumerate(SCHEDULES):
-                interleaved = name == "interleaved_1f1b"
-                fits = (vpp > 1) == interleaved
-                offered = name in request.scenario.framework.schedules or constraints.pinned("schedule") is not None
-                if fits and offered and constraints.allows("schedule", schedule):
-                    found.append((vpp, int(layout), schedule))
+            found.extend((vpp, int(layout), schedule) for schedule in schedules if fits(vpp, schedule))
     return tuple(found)
 
 
@@ -169,7 +187,7 @@ def sharding_options(request: SearchRequest, tp: int, cp: int, dp: int) -> tuple
     found: list[tuple[int, int, int]] = []
     for zero in stages:
         for shard in sorted({1} if zero == 0 else shards, reverse=True):
-            # One replica has nothing to shard over; stage 0 would say the same with other words.
+            # Shards of one rank cut nothing: stage 0 says the same.
             if zero > 0 and shard == 1 and dp > 1:
                 continue
             replicas = dp // shard

@@ -11,7 +11,7 @@ from costmodel.spec.model import ModelSpec
 from costmodel.terms import activations
 from costmodel.terms.activations import ACTIVATIONS
 from costmodel.terms.term import Outputs
-from tests.scenarios import axes_of, broken_down, plan_row, recalibrated, scenario_of
+from tests.scenarios import axes_of, broken_down, padded_vocab, plan_row, recalibrated, scenario_of
 
 GPT = ModelSpec(
     name="gpt",
@@ -125,7 +125,7 @@ def test_the_last_stage_holds_logits_once_for_every_prediction(model: str, heads
     scenario = scenario_of(model, devices=8, global_batch_size=16, seq_len=4096)
     facts = Facts.of(scenario)
     found = broken_down(scenario, plan_row(16, tp=2, pp=4)).memory["logits"][0]
-    logits = 4096 * scenario.model.padded_vocab_size(2) / 2 * facts.cal.logits_bytes
+    logits = 4096 * padded_vocab(scenario.model, 2) / 2 * facts.cal.logits_bytes
     inputs = 2 * 2 * 4096 * scenario.model.hidden_size / 2
     assert found.tolist() == pytest.approx([0, 0, 0, heads * logits + inputs])
 

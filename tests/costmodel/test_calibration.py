@@ -138,6 +138,26 @@ def test_a_file_of_ones_own_is_read(tmp_path: Path) -> None:
     assert found.parameters.gemm_efficiency == 0.5
 
 
+def test_a_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
+    path = written(tmp_path, row_of(framework="megatron-core"))
+    assert load_calibration(path).parameters[-1].value == 0.5
+    assert (
+        load_calibration(written(tmp_path, row_of(framework="megatron-core", value=0.25))).parameters[-1].value == 0.25
+    )
+
+
+def test_a_calibration_is_a_value() -> None:
+    first = Calibration(name="a", retrieved="2026-11-29", source="a test", parameters=general_rows())
+    same = Calibration(name="a", retrieved="2026-11-29", source="a test", parameters=general_rows())
+    other = Calibration(name="a", retrieved="2026-11-29", source="a test", parameters=general_rows(family="hopper"))
+    assert first == same
+    assert hash(first) == hash(same)
+    assert first != other
+    case = {"accelerator": "h100", "family": "hopper", "precision": "bf16", "framework": "megatron-core"}
+    assert first.resolve(**case) is same.resolve(**case)
+    assert first.resolve(**case) is not other.resolve(**case)
+
+
 def test_an_unknown_parameter_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match=r"'gemm_efficency' is not usable; did you mean gemm_efficiency"):
         load_calibration(written(tmp_path, row_of(name="gemm_efficency")))
@@ -156,6 +176,11 @@ def test_an_unknown_parameter_is_refused_with_the_nearest_name(tmp_path: Path) -
 def test_a_wrong_row_is_refused_by_its_field(tmp_path: Path, row: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInput, match=field):
         load_calibration(written(tmp_path, row))
+
+
+def test_a_date_is_a_date(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"calibration\.retrieved: 'last week' .* 2026-11-29"):
+        load_calibration(written(tmp_path, retrieved="last week"))
 
 
 def test_an_unknown_calibration_is_refused() -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from collections.abc import Callable
+from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from costmodel.calibration.calibration import calibration_names, load_calibration
 from costmodel.catalog.cluster_catalog import (
     accelerator_names,
     cluster_names,
@@ -15,7 +20,9 @@ from costmodel.catalog.cluster_catalog import (
     load_cluster,
     parse_cluster,
 )
-from costmodel.errors import InvalidInput, PlannerError, UnreadableFile
+from costmodel.catalog.framework_catalog import framework_names, load_framework
+from costmodel.catalog.model_catalog import load_model, model_names
+from costmodel.errors import InvalidInput, UnreadableFile
 from costmodel.spec.cluster import AcceleratorSpec, ClusterSpec, TierSpec
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "catalog.md"
@@ -92,6 +99,11 @@ def test_files_that_can_not_be_read_say_so(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
     with pytest.raises(UnreadableFile, match="UTF-8"):
         load_cluster(str(tmp_path / "latin.yaml"))
+    with pytest.raises(UnreadableFile, match="home directory"):
+        load_cluster("~nobody-of-that-name/a.yaml")
+    (tmp_path / "weights.yaml").write_bytes(b" " * (16 * 2**20 + 1))
+    with pytest.raises(UnreadableFile, match="larger than 16 MiB"):
+        load_cluster(str(tmp_path / "weights.yaml"))
     with pytest.raises(UnreadableFile, match=r"\.yaml or \.yml or \.json"):
         load_cluster(str(tmp_path / "cluster.toml"))
 
@@ -152,9 +164,69 @@ def test_extending_in_a_circle_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
         load_cluster("a")
 
 
-def test_a_catalog_folder_that_is_absent_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PLANNER_CATALOG_DIR", str(tmp_path / "absent"))
-    with pytest.raises(PlannerError, match="PLANNER_CATALOG_DIR"):
-        load_cluster("dgx-h100")
+# What every kind of entry offers: its folder, a packaged name, its names and its loader.
+CATALOGS: list[tuple[str, str, Callable[[], tuple[str, ...]], Callable[[str], Any]]] = [
+    ("accelerators", "h100-sxm5-80gb", accelerator_names, load_accelerator),
+    ("calibrations", "starting-2026-11", calibration_names, load_calibration),
+    ("clusters", "dgx-h100", cluster_names, load_cluster),
+    ("frameworks", "megatron-core", framework_names, load_framework),
+    ("models", "llama-3-8b", model_names, load_model),
+]
+every_catalog = pytest.mark.parametrize(("folder", "name", "names", "load"), CATALOGS, ids=[row[0] for row in CATALOGS])
+
+
+@every_catalog
+def test_a_users_folder_serves_every_kind_of_entry(
+    folder: str,
+    name: str,
+    names: Callable[[], tuple[str, ...]],
+    load: Callable[[str], Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Under the user's home too, in any case of letters, beside files that are none, before the packaged entries."""
+    packaged = load(name)
+    own = tmp_path / "catalog" / folder
+    own.mkdir(parents=True)
+    with as_file(files("costmodel.catalog") / folder) as source:
+        (file,) = (path for path in source.iterdir() if path.stem == name)
+        shutil.copy(file, own / f"Our-Own{file.suffix}")
+        shutil.copy(file, own / f"{name.upper()}{file.suffix.upper()}")
+    (own / f".our-other{file.suffix}").write_text("half-written")
+    (own / "notes.txt").write_text("not an entry")
+    before = names()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PLANNER_CATALOG_DIR", "~/catalog")
+    assert set(names()) == set(before) - {name} | {"Our-Own", name.upper()}
+    assert list(names()) == sorted(names(), key=str.lower)
+    assert load(" our-OWN ")
+    (own / f"{name.upper()}{file.suffix.upper()}").write_text("[]")
+    with pytest.raises(UnreadableFile, match="not a list"):
+        load(name)
+    monkeypatch.delenv("PLANNER_CATALOG_DIR")
+    assert load(name) == packaged
+
+
+@every_catalog
+@pytest.mark.parametrize("value", ["{absent}", "~nobody-of-that-name/catalog"])
+def test_a_users_folder_that_is_absent_is_said(
+    value: str,
+    folder: str,
+    name: str,
+    names: Callable[[], tuple[str, ...]],
+    load: Callable[[str], Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PLANNER_CATALOG_DIR", value.format(absent=tmp_path / "absent"))
+    with pytest.raises(InvalidInput, match="PLANNER_CATALOG_DIR: "):
+        load(name)
+    with pytest.raises(InvalidInput, match="PLANNER_CATALOG_DIR: "):
+        names()
     monkeypatch.setenv("PLANNER_CATALOG_DIR", str(tmp_path))
-    assert load_cluster("dgx-h100").devices_per_node == 8
+    assert load(name)
+
+
+def test_the_document_names_every_folder() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert all(f"`{folder}/`" in text for folder, *_ in CATALOGS)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from costmodel.arrays import Num, num
 from costmodel.catalog.model_catalog import load_model, model_names
 from costmodel.facts import Facts
-from costmodel.flops import mean_attended_tokens
-from costmodel.kernels import attended_tokens, attention_core_flops, attention_core_s, gemm_s, memory_bound_s
+from costmodel.flops import attention_flops_per_token, mean_attended_tokens
+from costmodel.kernels import attention_core_flops, attention_core_s, gemm_s, memory_bound_s
 from costmodel.terms.attention import ATTENTION
 from costmodel.terms.ends import ENDS
 from costmodel.terms.mlp import DENSE_MLP, EXPERTS
@@ -125,14 +125,16 @@ def test_attended_tokens_are_those_of_the_mask(model: str, seq_len: int) -> None
     windowed = np.minimum(position, spec.sliding_window or seq_len).mean()
     sliding = spec.num_sliding_layers
     expected = (sliding * windowed + (spec.num_layers - sliding) * full) / spec.num_layers
-    assert attended_tokens(Facts.of(scenario_of(model, seq_len=seq_len))) == pytest.approx(expected, rel=1e-3)
+    window, share = num(spec.sliding_window or seq_len), num(sliding / spec.num_layers)
+    assert mean_attended_tokens(num(seq_len), window, share) == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("model", model_names())
 def test_attention_is_priced_on_the_flops_that_utilisation_counts(model: str) -> None:
     spec = load_model(model)
     facts = Facts.of(scenario_of(model, seq_len=8192))
-    assert attended_tokens(facts) == pytest.approx(mean_attended_tokens(spec, 8192), rel=1e-12)
+    priced_flops = spec.num_layers * attention_core_flops(facts, num(1), num(spec.num_heads))
+    assert priced_flops == pytest.approx(attention_flops_per_token(spec, 8192), rel=1e-12)
 
 
 def test_causal_attention_counts_half_of_the_scores() -> None:

@@ -131,32 +131,38 @@ def test_a_users_folder_extends_the_catalog_and_wins(tmp_path: Path, monkeypatch
     (folder / ".ours.json").write_text("half-written")
     (folder / "notes.txt").write_text("not a model")
     assert "ours" not in model_names()
-    assert load_model("ours", user_dir=tmp_path).num_layers == 2
     monkeypatch.setenv("PLANNER_CATALOG_DIR", str(tmp_path))
     assert set(model_names()) == {row["model"] for row in ROWS} - {"llama-3-8b"} | {"ours", "Llama-3-8B"}
+    assert load_model("ours").num_layers == 2
     assert load_model("OURS").source == str(folder / "ours.yaml")
     assert load_model("llama-3-8b").num_layers == 6
 
 
-def test_a_users_folder_may_be_absent(tmp_path: Path) -> None:
-    assert model_names(tmp_path / "nowhere") == model_names()
+def test_a_users_folder_may_hold_no_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packaged = model_names()
+    monkeypatch.setenv("PLANNER_CATALOG_DIR", str(tmp_path))
+    assert model_names() == packaged
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.json", b'{"a": 1,\n  "b" 2}', "it is no JSON: Expecting ':' delimiter at line 2, column 7"),
-        ("a.json", b"", "it is no JSON: Expecting value at line 1, column 1"),
-        ("a.yaml", b"a: [1,\nb: }", "it is no YAML: .* at line 2, column 4"),
-        ("a.yaml", b"a: 1\nb: \x07", "it is no YAML: .*special characters"),
-        ("a.yaml", b"a: 2026-13-45", "it is no YAML: month must be in 1..12"),
-        ("a.json", b"[1, 2]", "an object of keys and values is expected, not a list"),
-        ("a.yaml", b"just text", "an object of keys and values is expected, not a str"),
-        ("a.yaml", b"", "an object of keys and values is expected, not a NoneType"),
-        ("a.json", b'{"a": "\xff"}', "UTF-8 text is expected, byte 7 is not"),
-        ("a.json", b"[" * 200_000, "it is no JSON: it is nested too deeply"),
-        ("a.json", b"9" * 5000, "it is no JSON: Exceeds the limit"),
-        ("a.json", b" " * (16 * 2**20 + 1), "it is too large to be a config"),
+        ("a.json", b'{"a": 1,\n  "b" 2}', "line 2, column 7: Expecting ':' delimiter"),
+        ("a.json", b"", "line 1, column 1: Expecting value"),
+        ("a.yaml", b"a: [1,\nb: }", "line 2, column 4: "),
+        ("a.yaml", b"a: 1\nb: \x07", "it isn't YAML: .*characters"),
+        ("a.yaml", b"a: 2026-13-45", "it holds an unusable value: month must be in 1..12"),
+        ("a.json", b"[1, 2]", "a mapping of field to value is expected at the top, not a list"),
+        ("a.yaml", b"just text", "a mapping of field to value is expected at the top, not a str"),
+        ("a.yaml", b"", "a mapping of field to value is expected at the top, not nothing"),
+        ("a.json", b'{"a": "\xff"}', r"UTF-8 text is expected \(byte 7 isn't\)"),
+        ("a.json", b"[" * 200_000, "it is nested too deeply"),
+        ("a.json", b"9" * 5000, "it holds an unusable value: Exceeds the limit"),
+        ("a.json", b'{"vocab_size": 1, "vocab_size": 2}', "'vocab_size' is given twice"),
+        ("a.json", b'{"rope": {"base": 1, "base": 2}}', "'base' is given twice"),
+        ("a.yaml", b"vocab_size: 1\nvocab_size: 2", "line 2, column 1: 'vocab_size' is given twice"),
+        ("a.yaml", b"1: one", "field names are text, not 1"),
+        ("a.json", b" " * (16 * 2**20 + 1), "it is larger than 16 MiB"),
     ],
     ids=lambda value: None if isinstance(value, bytes) else str(value),
 )

@@ -73,11 +73,11 @@ def specs(draw: st.DrawFn) -> ModelSpec:
 @given(specs())
 def test_the_total_is_the_sum_of_the_layers_and_what_is_around_them(model: ModelSpec) -> None:
     parts = model.params
-    first_dense = model.moe.num_dense_layers if model.moe else model.num_layers
+    assert model.num_dense_layers == (model.moe.num_dense_layers if model.moe else model.num_layers)
     total = parts.embedding + parts.position_embedding + parts.final_norm + parts.head
     for layer in range(model.num_layers):
         total += parts.attention_per_layer + parts.norms_per_layer
-        if layer < first_dense:
+        if layer < model.num_dense_layers:
             total += parts.dense_mlp_per_layer
         else:
             assert model.moe
@@ -144,18 +144,6 @@ def test_each_option_adds_its_own_parameters(changes: dict[str, Any], part: str,
 
 def test_the_balancing_bias_is_no_parameter() -> None:
     assert spec(moe=MOE | {"score_correction_bias": True}).params == spec(moe=MOE).params
-
-
-@pytest.mark.parametrize(("tp", "padded"), [(1, 50304), (2, 50432), (4, 50688), (8, 51200)])
-def test_vocabulary_is_padded_as_in_megatron(tp: int, padded: int) -> None:
-    assert spec(vocab_size=50257).padded_vocab_size(tp) == padded
-
-
-@given(st.integers(1, 300_000), st.integers(1, 64), st.integers(1, 256))
-def test_padding_is_the_least_that_every_rank_can_share(vocab: int, tp: int, multiple: int) -> None:
-    padded = spec(vocab_size=vocab).padded_vocab_size(tp, multiple)
-    assert padded % (tp * multiple) == 0
-    assert 0 <= padded - vocab < tp * multiple
 
 
 @pytest.mark.parametrize(

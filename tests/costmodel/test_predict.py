@@ -13,11 +13,12 @@ from costmodel.catalog.model_catalog import load_model, model_names
 from costmodel.facts import Facts
 from costmodel.flops import attention_flops_per_token, model_flops_per_token, recomputed_flops_per_token
 from costmodel.memory import MEMORY_TERMS
+from costmodel.plan_rows import encode, plan_of
 from costmodel.predict import TERMS, PredictionTable, StagePrediction, evaluate_terms, predict, predict_stages
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import Plan
 from costmodel.stages import Layout, stage_kinds
-from costmodel.table import AXES, PlanTable, StageTable, encode, layer_counts, stage_table
+from costmodel.table import AXES, PlanTable, StageTable, layer_counts, stage_table
 from costmodel.terms.attention import ATTENTION
 from costmodel.terms.term import Axes, Term
 from tests.scenarios import (
@@ -255,13 +256,15 @@ def test_a_plan_becomes_the_row_that_prices_it() -> None:
         layers_per_stage=(8, 8, 8, 8),
         layers_per_chunk=((4, 4),) * 4,
         recompute="selective",
-        recomputed_layers_per_stage=(8, 8, 8, 8),
+        recompute_modules=("layernorm",),
+        recomputed_layers_per_stage=(0, 0, 0, 0),
         precision="bf16",
         optimizer="adamw",
         framework="megatron-core",
         framework_version="0.16",
     )
     row = encode(plan, Layout.EVEN)
+    assert plan_of(scenario_of("llama-3-8b", devices=64, global_batch_size=128, seq_len=8192), row) == plan
     expected = plan_row(
         128, tp=2, pp=4, vpp=2, cp=2, cp_comm_type=1, dp=4, dp_replicate=2, micro_batch_size=2, recompute=1
     )

@@ -103,10 +103,9 @@ CASES = {
     ),
     "pipeline_within_layers": Case(passes={"pp": 32}, fails={"pp": 64}, reason="pp 64 must be at most num_layers 32"),
     "layout_feasible": Case(
-        passes={"vpp": 8, "layout": Layout.EMBEDDING_AND_LOSS_COUNT},
-        fails={"vpp": 16, "layout": Layout.EMBEDDING_AND_LOSS_COUNT},
-        reason="num_layers 32 on pp 4 * vpp 16 = 64 chunks: layout EMBEDDING_AND_LOSS_COUNT "
-        "leaves an end below 0 layers",
+        passes={"pp": 2, "vpp": 17, "layout": Layout.EMBEDDING_AND_LOSS_COUNT},
+        fails={"pp": 2, "vpp": 17, "layout": Layout.LOSS_COUNTS},
+        reason="num_layers 32 on pp 2 * vpp 17 = 34 chunks: layout LOSS_COUNTS leaves an end below 0 layers",
     ),
     "every_stage_has_a_layer": Case(
         passes={"pp": 32},

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ast
+import copy
+import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import costmodel
 from costmodel.catalog.cluster_catalog import accelerator_names, cluster_names, load_cluster
-from costmodel.catalog.framework_catalog import framework_names
+from costmodel.catalog.framework_catalog import framework_names, load_framework
 from costmodel.catalog.model_catalog import load_model, model_names
 from costmodel.errors import InvalidInput
 from costmodel.facts import MAX_TIERS, Facts
+from costmodel.scenario import Scenario
+from costmodel.spec.base import FrozenMap
 from tests.scenarios import plan_row, priced, scenario_of
 
 GIB = 2**30
@@ -36,6 +41,70 @@ def test_a_precision_that_the_framework_does_not_train_in_is_refused() -> None:
 def test_a_precision_that_the_device_does_not_have_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"precision: 'fp8' is not usable; a100-sxm4-80gb has"):
         Facts.of(scenario_of(cluster="dgx-a100-80gb", precision="fp8"))
+
+
+def test_a_scenario_that_can_be_priced_passes_the_check() -> None:
+    scenario_of().check()
+    scenario_of(precision="fp8").check()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cluster": "rtx4090-8", "devices": 16}, "devices: 16 is not usable; rtx4090-8 has 8"),
+        ({"cluster": "dgx-a100-80gb", "precision": "fp8"}, "precision: 'fp8' is not usable; a100-sxm4-80gb has "),
+        ({"precision": "fp16", "gradient_bytes": {"bf16": 4}}, "precision: 'fp16' is not usable; Megatron-Core trains"),
+    ],
+    ids=["devices", "compute", "framework"],
+)
+def test_a_scenario_that_can_not_be_priced_is_refused_by_the_check(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        scenario_of(**changes).check()
+    assert str(caught.value).startswith(message)
+
+
+def test_the_device_needs_the_format_of_the_attention_core_too() -> None:
+    """An fp8 recipe keeps attention in bf16; a device with fp8 alone can't train in it."""
+    cluster = load_cluster("dgx-h100")
+    only_fp8 = cluster.accelerator.model_copy(update={"peak_flops_per_s": FrozenMap({"fp8": 1979e12})})
+    scenario = scenario_of(cluster=cluster.model_copy(update={"accelerator": only_fp8}), precision="fp8")
+    with pytest.raises(InvalidInput, match=r"precision: 'bf16' is not usable; h100-sxm5-80gb has fp8"):
+        scenario.check()
+
+
+def test_a_changed_copy_is_resolved_anew() -> None:
+    scenario = scenario_of(cluster="dgx-h100")
+    hopper = scenario.resolved.parameters.gemm_efficiency
+    moved = scenario.model_copy(update={"cluster": load_cluster("dgx-a100-80gb")})
+    assert moved.resolved == scenario_of(cluster="dgx-a100-80gb").resolved
+    assert moved.resolved.parameters.gemm_efficiency != hopper
+    older = scenario.framework.at("0.9")
+    assert older.has("uneven_ends")
+    assert not older.has("kv_replication")
+    assert scenario.framework.has("kv_replication")
+    assert not scenario.framework.has("a feature of tomorrow")
+
+
+def test_scenarios_are_values() -> None:
+    first, second = scenario_of(), scenario_of()
+    assert first == second
+    assert hash(first) == hash(second)
+    assert pickle.loads(pickle.dumps(first)) == first
+    assert hash(pickle.loads(pickle.dumps(first))) == hash(first)
+    assert copy.deepcopy(first) == first
+    assert Scenario.model_validate_json(first.model_dump_json()) == first
+
+
+def test_what_scenarios_share_can_not_be_changed() -> None:
+    framework = load_framework("megatron-core")
+    assert hash(framework) == hash(load_framework("megatron-core", framework.version))
+    with pytest.raises(TypeError):
+        framework.features["uneven_ends"] = "0.17"  # type: ignore[index]
+    with pytest.raises(TypeError):
+        framework.gradient_bytes["bf16"] = 2  # type: ignore[index]
+    parameters = scenario_of().resolved.parameters
+    with pytest.raises(ValueError, match="read-only"):
+        parameters.gemm_efficiency[...] = 1
 
 
 def test_a_sequence_beyond_the_models_positions_gets_a_word() -> None:

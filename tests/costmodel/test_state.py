@@ -15,7 +15,7 @@ from costmodel.predict import evaluate_terms
 from costmodel.scenario import Scenario
 from costmodel.table import PlanTable, stage_table
 from costmodel.terms.state import PARAMETERS, state_bytes
-from tests.scenarios import axes_of, broken_down, plan_row, scenario_of
+from tests.scenarios import axes_of, broken_down, padded_vocab, plan_row, scenario_of
 
 STATE = ("parameters", "gradients", "optimizer")
 
@@ -40,7 +40,7 @@ def test_one_device_holds_the_whole_model(model: str) -> None:
     spec = load_model(model)
     dense, expert = params_per_stage(scenario_of(model))
     tables = 1 if spec.tie_word_embeddings else 2
-    padding = tables * (spec.padded_vocab_size(1) - spec.vocab_size) * spec.hidden_size
+    padding = tables * (padded_vocab(spec, 1) - spec.vocab_size) * spec.hidden_size
     assert dense.sum() + expert.sum() == pytest.approx(spec.params.with_mtp + padding, rel=1e-6)
 
 
@@ -51,7 +51,7 @@ def test_a_pipeline_holds_every_parameter_once(model: str, pp: int, vpp: int) ->
     whole = sum(part.sum() for part in params_per_stage(scenario))
     cut = sum(part.sum() for part in params_per_stage(scenario, pp=pp, vpp=vpp))
     # A tied table is kept by both ends of a pipeline.
-    copy = scenario.model.tie_word_embeddings * scenario.model.padded_vocab_size(1) * scenario.model.hidden_size
+    copy = scenario.model.tie_word_embeddings * padded_vocab(scenario.model, 1) * scenario.model.hidden_size
     assert cut == pytest.approx(whole + copy)
 
 
@@ -59,7 +59,7 @@ def test_tensor_parallel_ranks_share_the_parameters_but_the_norms() -> None:
     scenario = scenario_of("llama-3.1-70b")
     model = scenario.model
     whole, part = (params_per_stage(scenario, tp=tp)[0].sum() for tp in (1, 8))
-    padding = 2 * (model.padded_vocab_size(8) - model.padded_vocab_size(1)) * model.hidden_size
+    padding = 2 * (padded_vocab(model, 8) - padded_vocab(model, 1)) * model.hidden_size
     norms = model.num_layers * model.params.norms_per_layer + model.params.final_norm
     assert 8 * part == pytest.approx(whole + padding + 7 * norms)
 
@@ -172,4 +172,4 @@ def test_recipes_carry_their_bytes(precision: str, optimizer: str, bytes_per_par
 def test_tables_are_padded_as_megatron_pads_them(model: str, tp: int) -> None:
     scenario = scenario_of(model)
     table = PARAMETERS.evaluate(Facts.of(scenario), axes_of(tp=tp, ep=1, etp=1))["table_params"]
-    assert table * tp == scenario.model.padded_vocab_size(tp) * scenario.model.hidden_size
+    assert table * tp == padded_vocab(scenario.model, tp) * scenario.model.hidden_size

@@ -22,7 +22,6 @@ from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import AXES, PlanTable, stage_table
 from planner.search.bounds import (
-    ROW_AXES,
     fits,
     least_step_time,
     row_bounds,
@@ -36,7 +35,7 @@ from planner.search.master import DECISIONS, enumerate_below
 from planner.search.objective import Objective
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
-from planner.search.space import mesh_candidates
+from planner.search.space import ROW_AXES, mesh_candidates
 from tests.scenarios import scenario_of
 
 ROUNDING = 1.0 + 1e-12

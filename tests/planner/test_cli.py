@@ -91,7 +91,7 @@ def test_warnings_go_to_stderr_and_into_the_answer(capsys: pytest.CaptureFixture
         (["--objective", "cost"], ["price-per-device-hour", "dgx-h100"]),
         (["--devices", "0"], ["devices", "0", "at least 1"]),
         (["--devices", "-8"], ["devices", "-8", "at least 1"]),
-        (["--devices", "many"], ["--devices", "integer"]),
+        (["--devices", "many"], ["devices", "'many'", "whole number"]),
         (["--devices", "99999999999"], ["devices", "99999999999", "at most"]),
         (["--devices", "3", "--cluster", "rtx4090-1"], ["devices", "3", "rtx4090-1", "1"]),
         (["--global-batch-size", "0"], ["global-batch-size", "0", "at least 1"]),

@@ -1,0 +1,80 @@
+"""A plan as one row of a plan table, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from costmodel.scenario import Scenario
+from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
+from costmodel.stages import Layout, layers_per_chunk
+
+
+def encode(plan: Plan, layout: Layout) -> dict[str, int]:
+    """A plan as one row; its layers must be those of ``layout``."""
+    return {
+        "tp": plan.tp,
+        "cp": plan.cp,
+        "cp_comm_type": CP_COMM_TYPES.index(plan.cp_comm_type),
+        "ep": plan.ep,
+        "etp": plan.etp,
+        "dp": plan.dp,
+        "dp_replicate": plan.dp_replicate,
+        "dp_shard": plan.dp_shard,
+        "pp": plan.pp,
+        "vpp": plan.vpp,
+        "layout": int(layout),
+        "zero_stage": plan.zero_stage,
+        "micro_batch_size": plan.micro_batch_size,
+        "num_microbatches": plan.num_microbatches,
+        "recompute": RECOMPUTES.index(plan.recompute),
+        "schedule": SCHEDULES.index(plan.schedule),
+    }
+
+
+def plan_of(scenario: Scenario, row: Mapping[str, int]) -> Plan:
+    """The plan that one table row stands for."""
+    model, framework = scenario.model, scenario.framework
+    chunks = layers_per_chunk(model.num_layers, row["pp"], row["vpp"], Layout(row["layout"]))
+    if chunks is None:
+        raise ValueError(f"row has no layout: {row}")
+    layers = tuple(sum(device) for device in chunks)
+    recompute = RECOMPUTES[row["recompute"]]
+    return Plan(
+        tp=row["tp"],
+        pp=row["pp"],
+        vpp=row["vpp"],
+        cp=row["cp"],
+        cp_comm_type=CP_COMM_TYPES[row["cp_comm_type"]],
+        ep=row["ep"],
+        etp=row["etp"],
+        dp=row["dp"],
+        dp_replicate=row["dp_replicate"],
+        dp_shard=row["dp_shard"],
+        zero_stage=row["zero_stage"],  # type: ignore[arg-type]  # a table holds 0..3, which pydantic checks
+        sequence_parallel=row["tp"] > 1,
+        micro_batch_size=row["micro_batch_size"],
+        num_microbatches=row["num_microbatches"],
+        global_batch_size=scenario.workload.global_batch_size,
+        seq_len=scenario.workload.seq_len,
+        devices_used=row["tp"] * row["cp"] * row["dp"] * row["pp"],
+        schedule=SCHEDULES[row["schedule"]],
+        layers_per_stage=layers,
+        layers_per_chunk=chunks if row["vpp"] > 1 else None,
+        recompute=recompute,
+        recompute_modules=selective_modules(scenario) if recompute == "selective" else (),
+        recomputed_layers_per_stage=layers if recompute == "full" else (0,) * len(layers),
+        precision=scenario.workload.precision.name,
+        optimizer=scenario.workload.optimizer.name,
+        framework=framework.name,
+        framework_version=framework.version,
+    )
+
+
+def selective_modules(scenario: Scenario) -> tuple[str, ...]:
+    """The framework's selective modules that this model has."""
+    absent = set()
+    if scenario.model.moe is None:
+        absent.add("moe_act")
+    if scenario.model.mla is None:
+        absent.add("mla_up_proj")
+    return tuple(module for module in scenario.framework.selective_modules if module not in absent)

@@ -1,0 +1,30 @@
+"""A question in the words of the flags, with the defaults of what may be left out; light enough for the CLI to read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What ``suggest`` is asked, in the words of its flags."""
+
+    model: str
+    cluster: str
+    devices: int
+    global_batch_size: int
+    seq_len: int
+    precision: str = "bf16"
+    optimizer: str = "adamw"
+    framework: str = "megatron-core"
+    framework_version: str | None = None
+    objective: str = "step_time"
+    price_per_device_hour: float | None = None
+    pins: Sequence[str] = ()
+    forbids: Sequence[str] = ()
+    min_free_gib: float | None = None
+    min_used: float = 0.9
+    top: int = 10
+    max_seconds: float = 60.0
+    seed: int = 0

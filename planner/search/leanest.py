@@ -1,0 +1,96 @@
+"""Which meshes can't fit at all, and the plan that comes nearest when none does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.arrays import Bools, Ints, Num
+from costmodel.facts import Facts
+from costmodel.predict import predict
+from costmodel.rules import legal_mask
+from costmodel.spec.plan import RECOMPUTES
+from costmodel.table import AXES, PlanTable, layer_counts, stage_table
+from planner.search.request import SearchRequest
+from planner.search.rows import expand, rows_of
+from planner.search.space import Columns, legal_zero_stages
+
+_NEAREST = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeanestPlans:
+    """The plan of each mesh that needs the least memory, and what it needs; infinite where no plan is legal."""
+
+    peak_bytes: Num
+    plans: PlanTable
+
+
+def unfit_meshes(request: SearchRequest, f: Facts, meshes: Columns, may_fit: Bools, usable: float) -> Bools:
+    """The meshes of which no plan fits into ``usable`` bytes.
+
+    Args:
+        may_fit: what a relaxation could not rule out.
+    """
+    unfit = ~may_fit
+    doubtful = np.flatnonzero(may_fit)
+    for search in (_usually_leanest, _leanest):
+        if len(doubtful):
+            peaks = search(request, f, _take(meshes, doubtful)).peak_bytes
+            unfit[doubtful] = peaks > usable
+            doubtful = doubtful[peaks > usable]
+    return unfit
+
+
+def nearest_plan(request: SearchRequest, f: Facts, meshes: Columns) -> PlanTable:
+    """The plan that needs the least memory of all: a table of one row."""
+    order = np.argsort(_usually_leanest(request, f, meshes).peak_bytes, kind="stable")[:_NEAREST]
+    found = _leanest(request, f, _take(meshes, order))
+    return found.plans.take(np.array([int(found.peak_bytes.argmin())]))
+
+
+def _take(meshes: Columns, rows: Ints) -> Columns:
+    return {axis: column[rows] for axis, column in meshes.items()}
+
+
+def _usually_leanest(request: SearchRequest, f: Facts, meshes: Columns) -> LeanestPlans:
+    """Most recompute, everything sharded over all replicas, the plainest layout of the fewest chunks."""
+    most = request.constraints.domain("recompute", range(len(RECOMPUTES)))[-1:]
+    rows, of_row = _every_policy(request, meshes, most)
+    high = legal_zero_stages(request)[-2:]
+    lean = np.flatnonzero((rows["dp_replicate"] == 1) & np.isin(rows["zero_stage"], high))
+    table, of_plan = expand(request, _take(rows, lean), leanest=True, every_layout=False)
+    return _least_per_mesh(request, f, table, of_row[lean][of_plan], len(meshes["tp"]))
+
+
+def _leanest(request: SearchRequest, f: Facts, meshes: Columns) -> LeanestPlans:
+    """Every recompute policy, sharding and layout."""
+    rows, of_row = _every_policy(request, meshes, request.constraints.domain("recompute", range(len(RECOMPUTES))))
+    layers, leading_dense = layer_counts(request.scenario)
+    # With layers of one kind the fewest chunks keep the fewest activations; more chunks may mix two kinds better.
+    uniform = leading_dense in (0, layers)
+    table, of_plan = expand(request, rows, leanest=True, every_chunking=not uniform)
+    return _least_per_mesh(request, f, table, of_row[of_plan], len(meshes["tp"]))
+
+
+def _every_policy(request: SearchRequest, meshes: Columns, policies: tuple[int, ...]) -> tuple[Columns, Ints]:
+    """Rows of every mesh under each recompute policy, and the mesh of each row."""
+    count = len(meshes["tp"])
+    mesh = np.tile(np.arange(count), len(policies))
+    rows, of_pair = rows_of(request, meshes, np.repeat(np.array(policies, dtype=np.int64), count), mesh)
+    return rows, mesh[of_pair]
+
+
+def _least_per_mesh(request: SearchRequest, f: Facts, table: PlanTable, mesh: Ints, count: int) -> LeanestPlans:
+    legal = np.flatnonzero(legal_mask(request.scenario, table))
+    table, mesh = table.take(legal), mesh[legal]
+    peaks = predict(f, table, stage_table(request.scenario, table)).peak_bytes
+    order = np.lexsort((peaks, mesh))
+    which, first = np.unique(mesh[order], return_index=True)
+    least = np.full(count, np.inf)
+    least[which] = peaks[order][first]
+    chosen = {axis: np.ones(count, dtype=np.int64) for axis in AXES}
+    for axis in AXES:
+        chosen[axis][which] = table[axis][order[first]]
+    return LeanestPlans(peak_bytes=least, plans=PlanTable(columns=chosen))
