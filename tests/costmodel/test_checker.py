@@ -210,7 +210,8 @@ def test_the_checker_and_the_rules_agree_on_random_plans() -> None:
     at_any_version = {
         rule.name for version in ("0.9", "0.16") for rule in rules_for(load_framework("megatron-core", version))
     }
-    assert at_any_version - set(seen) == set(), "rules that no plan broke"
+    # A layout that can't be made has exactly two chunks more than layers: too rare to be drawn, test_rules.py has it.
+    assert at_any_version - set(seen) <= {"layout_feasible"}, "rules that no plan broke"
 
 
 LLAMA = scenario_of(load_model("llama-3.1-405b"), 16384, 2048, 8192)
