@@ -6,7 +6,7 @@ Named parts stay apart here: the ranking form adds them up per layer, the breakd
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE
 from costmodel.terms.term import Outputs
 
 Parts = dict[str, Num]
+
+COMMUNICATION = "_comm"
+"""Ending of the names of all parts that are communication."""
 
 POINTWISE_BACKWARD = 2.0
 """An elementwise pass reads its saved input and the incoming gradient and writes one: about twice the forward's
@@ -45,6 +48,39 @@ def total(parts: Mapping[str, Num]) -> Num:
     return sum(parts.values(), start=np.zeros(()))
 
 
+def hiding_cost(cost: PassCost, o: Outputs, *, backward: bool) -> PassCost:
+    """The same pass as data-parallel traffic sees it: the seconds that it can hide under.
+
+    Compute hides it, less the compute that already hides other traffic on the same links. Exposed tensor and context
+    parallelism hide it too where they stay in the scale-up domain and it leaves.
+    """
+    tp_apart = o["tp_can_overlap"] * o["dp_leaves_domain"]
+    cp_apart = (1.0 - o["cp_leaves_domain"]) * o["dp_leaves_domain"]
+    core = o["attention_core_backward_s"] if backward else o["attention_core_s"]
+    ring_hidden = np.minimum(o["cp_hideable_s"] * (RING_BACKWARD if backward else 1.0), core)
+    sent = {"dense": 2.0 * o["tp_block_s"], "moe": o["tp_block_s"] + o["tp_expert_s"]}
+    kinds: dict[str, Parts] = {}
+    for field in fields(cost):
+        parts: Parts = getattr(cost, field.name)
+        left = {name: seconds for name, seconds in parts.items() if not name.endswith(COMMUNICATION)}
+        if field.name in sent:
+            hidden = sent[field.name] - parts["tp_comm"]
+            left["tp_comm"] = tp_apart * parts["tp_comm"] - (1.0 - tp_apart) * hidden
+            left["cp_comm"] = cp_apart * parts["cp_comm"] - (1.0 - cp_apart) * ring_hidden
+        kinds[field.name] = left
+    return PassCost(**kinds)
+
+
+def _tensor_exposed(f: Facts, o: Outputs, comm: Num, compute: Num) -> Num:
+    """What of a tensor-parallel exchange is not hidden under the products beside it.
+
+    At least the share that no framework has hidden, all of it where the exchange leaves the switched scale-up domain,
+    and what is longer than the products in any case.
+    """
+    share = np.where(o["tp_can_overlap"] > 0, f.cal.tp_exposed_share, 1.0)
+    return np.maximum(comm * share, comm - compute)
+
+
 def model_body_s(f: Facts, cost: PassCost) -> Num:
     """Seconds of one micro-batch in all decoder layers, whatever stage they lie on."""
     return f.model.dense_layers * total(cost.dense) + f.model.moe_layers * total(cost.moe)
@@ -59,7 +95,9 @@ def model_ends_s(f: Facts, cost: PassCost) -> Num:
 def forward_cost(f: Facts, o: Outputs) -> PassCost:
     """Forward pass: compute, and the communication that stays exposed."""
     cal = f.cal
-    tp = o["tp_block_s"] * cal.tp_exposed_share
+    tp = _tensor_exposed(f, o, o["tp_block_s"], o["attention_linear_s"])
+    tp_mlp = _tensor_exposed(f, o, o["tp_block_s"], o["dense_mlp_s"])
+    tp_experts = _tensor_exposed(f, o, o["tp_expert_s"], o["expert_mlp_s"])
     cp = o["cp_exposed_s"] * cal.cp_exposed_share + np.maximum(o["cp_hideable_s"] - o["attention_core_s"], 0.0)
     cp = cp + o["cp_merge_s"]
     attention: Parts = {
@@ -68,11 +106,11 @@ def forward_cost(f: Facts, o: Outputs) -> PassCost:
         "cp_comm": cp,
     }
     return PassCost(
-        dense=attention | {"mlp": o["dense_mlp_s"] + o["dense_activation_s"], "tp_comm": 2.0 * tp},
+        dense=attention | {"mlp": o["dense_mlp_s"] + o["dense_activation_s"], "tp_comm": tp + tp_mlp},
         moe=attention
         | {
             "experts": o["expert_mlp_s"] + o["expert_activation_s"],
-            "tp_comm": tp + o["tp_expert_s"] * cal.tp_exposed_share,
+            "tp_comm": tp + tp_experts,
             "ep_comm": o["ep_exchange_s"] * cal.ep_exposed_share,
         },
         embedding={"embedding": o["embedding_s"]},
@@ -86,7 +124,9 @@ def backward_cost(f: Facts, o: Outputs, recompute: Num) -> PassCost:
     """Backward pass, with what the recompute policy runs again."""
     cal = f.cal
     forward = forward_cost(f, o)
-    tp = o["tp_block_s"] * cal.tp_exposed_share
+    tp = _tensor_exposed(f, o, o["tp_block_s"], o["attention_linear_s"] * BACKWARD_OVER_FORWARD)
+    tp_mlp = _tensor_exposed(f, o, o["tp_block_s"], o["dense_mlp_s"] * BACKWARD_OVER_FORWARD)
+    tp_experts = _tensor_exposed(f, o, o["tp_expert_s"], o["expert_mlp_s"] * BACKWARD_OVER_FORWARD)
     cp = o["cp_exposed_backward_s"] * cal.cp_exposed_share
     cp = cp + np.maximum(RING_BACKWARD * o["cp_hideable_s"] - o["attention_core_backward_s"], 0.0) + o["cp_merge_s"]
     attention: Parts = {
@@ -105,11 +145,11 @@ def backward_cost(f: Facts, o: Outputs, recompute: Num) -> PassCost:
     mlp = o["dense_mlp_s"] * BACKWARD_OVER_FORWARD + o["dense_activation_s"] * POINTWISE_BACKWARD
     experts = o["expert_mlp_s"] * BACKWARD_OVER_FORWARD + o["expert_activation_s"] * POINTWISE_BACKWARD
     return PassCost(
-        dense=attention | {"mlp": mlp, "tp_comm": 2.0 * tp, "recompute": recomputed(forward.dense, again)},
+        dense=attention | {"mlp": mlp, "tp_comm": tp + tp_mlp, "recompute": recomputed(forward.dense, again)},
         moe=attention
         | {
             "experts": experts,
-            "tp_comm": tp + o["tp_expert_s"] * cal.tp_exposed_share,
+            "tp_comm": tp + tp_experts,
             "ep_comm": o["ep_exchange_s"] * cal.ep_exposed_share,
             "recompute": recomputed(forward.moe, again_moe),
         },
@@ -146,7 +186,7 @@ def with_sharded_parameters(
             reduced = o["reduce_latency_s"] + bytes_ * o["reduce_s_per_byte"]
             reduced = reduced + _some(expert_bytes, o["expert_reduce_latency_s"], o["expert_reduce_s_per_byte"])
             comm = comm + np.where(sharded_grads, reduced, 0.0)
-        return np.maximum(comm - f.cal.fsdp_overlap_share * compute, 0.0)
+        return np.maximum(comm - f.cal.fsdp_overlap_share * np.maximum(compute, 0.0), 0.0)
 
     none = np.zeros_like(o["dense_layer_params"])
     table = o["table_params"]
@@ -156,6 +196,7 @@ def with_sharded_parameters(
         "embedding": (table, none),
         "head": (table, none),
     }
+    under, under_back = hiding_cost(forward, o, backward=False), hiding_cost(backward, o, backward=True)
     ahead: dict[str, Parts] = {}
     back: dict[str, Parts] = {}
     for kind, (params, experts) in kinds.items():
@@ -163,6 +204,7 @@ def with_sharded_parameters(
         returning: Parts = getattr(backward, kind)
         # The embedding's backward pass needs its gradient only, not the table.
         again = kind != "embedding"
-        ahead[kind] = going | {"dp_comm": exposed(params, experts, total(going), gather=True, reduce=False)}
-        back[kind] = returning | {"dp_comm": exposed(params, experts, total(returning), gather=again, reduce=True)}
+        hides, hides_back = total(getattr(under, kind)), total(getattr(under_back, kind))
+        ahead[kind] = going | {"dp_comm": exposed(params, experts, hides, gather=True, reduce=False)}
+        back[kind] = returning | {"dp_comm": exposed(params, experts, hides_back, gather=again, reduce=True)}
     return PassCost(**ahead, mtp=forward.mtp), PassCost(**back, mtp=backward.mtp)

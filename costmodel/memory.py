@@ -20,6 +20,7 @@ MEMORY_TERMS = (
     "recompute_workspace",
     "logits",
     "dispatch_buffers",
+    "cp_buffers",
     "gathered_parameters",
     "overhead",
 )
@@ -104,6 +105,7 @@ def stage_memory(
         "recompute_workspace": workspace + shape,
         "logits": logits,
         "dispatch_buffers": per_stage(o["dispatch_bytes"]) * (stages.moe_layers > 0),
+        "cp_buffers": per_stage(o["cp_buffer_bytes"]) + shape,
         "gathered_parameters": gathered,
         "overhead": per_stage(f.cal.overhead_bytes) + shape,
     }

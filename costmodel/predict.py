@@ -24,6 +24,7 @@ from costmodel.layers import (
     PassCost,
     backward_cost,
     forward_cost,
+    hiding_cost,
     model_body_s,
     model_ends_s,
     total,
@@ -182,7 +183,7 @@ class _Work:
         share = np.where(interleaved, f.cal.pp_exposed_share_interleaved, f.cal.pp_exposed_share)
         # A stage sends one activation forward and one gradient back for every chunk of every micro-batch.
         self.boundary = 2.0 * vpp * o["pp_boundary_s"] * share
-        self.host = f.cal.fixed_microbatch_s + np.zeros_like(pp)
+        self.host = f.cal.fixed_microbatch_s + vpp * f.cal.fixed_chunk_s
         ahead, back = self._stage(forward), self._stage(backward)
         self.work = ahead + back + per_stage(self.boundary + self.host)
         self.waiting = waiting_chunks(table["schedule"], pp, vpp) * (
@@ -190,7 +191,9 @@ class _Work:
             + self.boundary
             + self.host
         )
-        self.reduction, self.optimizer = self._end_of_step(ahead, back)
+        under = hiding_cost(forward, o, backward=False), hiding_cost(backward, o, backward=True)
+        windows = [np.maximum(self._stage(cost), 0.0) for cost in under]
+        self.reduction, self.optimizer = self._end_of_step(*windows)
         ends = per_stage(self.m) * self.work + self.reduction + self.optimizer
         self.critical: Ints = ends.argmax(axis=-1)
         self.step_time_s: Num = ends.max(axis=-1) + self.waiting + f.cal.fixed_step_s
@@ -211,8 +214,9 @@ class _Work:
     def _end_of_step(self, ahead: Num, back: Num) -> tuple[Num, Num]:
         """Exposed gradient reduction and parameter gathering, and the optimizer's own pass, per stage.
 
-        Reduction hides under the backward pass of the last micro-batch on the stage, gathering under the forward
-        pass of the first; one layer's bucket has nothing left to hide under (primer, "Data parallelism (DDP)").
+        Reduction hides under the last micro-batch's backward pass on the stage, gathering under the first forward pass,
+        as far as these do not use the same links; one layer's bucket has nothing left to hide under (primer, "Data
+        parallelism (DDP)").
         """
         f, o, zero = self.f, self.o, num(self.table["zero_stage"])
         dense, expert = stage_params(f, o, self.stages)

@@ -15,7 +15,7 @@ class Scenario(Frozen):
     """Everything that is given; a plan is what is asked for.
 
     Attributes:
-        min_free_bytes: memory to keep free on every device; None applies the calibration's usable fraction.
+        min_free_bytes: memory to keep free on every device, where that is more than the calibration leaves free.
     """
 
     model: ModelSpec
@@ -54,9 +54,8 @@ class Scenario(Frozen):
     def usable_bytes(self) -> int:
         """Bytes per device that a plan may allocate."""
         capacity = self.cluster.accelerator.memory_bytes
-        if self.min_free_bytes is not None:
-            return capacity - self.min_free_bytes
-        return int(capacity * float(self.resolved.parameters.usable_fraction))
+        usable = int(capacity * float(self.resolved.parameters.usable_fraction))
+        return min(usable, capacity - (self.min_free_bytes or 0))
 
     def check(self) -> None:
         """Accepts a scenario that can be priced: as many devices as there are, in numbers that they compute in.
@@ -73,8 +72,14 @@ class Scenario(Frozen):
 
     def warnings(self) -> tuple[str, ...]:
         """What is allowed but deserves a word."""
-        limit = self.model.max_position_embeddings
         found: list[str] = []
+        vendor = self.cluster.accelerator.vendor
+        if vendor not in self.framework.vendors:
+            found.append(
+                f"{self.framework.title} runs on {' and '.join(self.framework.vendors)} accelerators, not on those of "
+                f"{vendor}: read the plans as what its rules and habits would give there"
+            )
+        limit = self.model.max_position_embeddings
         if limit is not None and self.workload.seq_len > limit:
             found.append(
                 f"seq-len {self.workload.seq_len} is beyond max_position_embeddings {limit} of {self.model.name}: "

@@ -131,7 +131,7 @@ def ideal(facts: Facts) -> Facts:
     hardware = facts.hardware
     endless = num(1e30)
     free = replace(hardware, memory_bandwidth=endless, tier_bandwidth=tuple(endless for _ in hardware.tier_bandwidth))
-    without = ("gemm_launch_s", "fixed_step_s", "fixed_microbatch_s", "gemm_k_half", "gemm_mn_half")
+    without = ("gemm_launch_s", "fixed_step_s", "fixed_microbatch_s", "fixed_chunk_s", "gemm_k_half", "gemm_mn_half")
     latency = ("scale_up_latency_s", "scale_out_latency_s", "scale_up_hop_s", "scale_out_hop_s")
     full = ("gemm_efficiency", "attention_efficiency", "compute_multiplier", "grouped_gemm_factor", "expert_imbalance")
     # A saturation size of exactly zero would divide nothing by nothing where a model has no such GEMM.

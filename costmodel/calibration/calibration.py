@@ -7,6 +7,7 @@ back to.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources.abc import Traversable
@@ -17,7 +18,7 @@ from costmodel.arrays import Num, num
 from costmodel.catalog import folders
 from costmodel.catalog.documents import SUFFIXES, read_mapping
 from costmodel.errors import InvalidInput, UnknownName
-from costmodel.spec.base import Frozen, IsoDate, NonNegativeFloat
+from costmodel.spec.base import Frozen, FrozenMap, IsoDate, NonNegativeFloat
 from costmodel.spec.validation import build
 
 Provenance = Literal["analytic", "calibrated", "measured"]
@@ -51,7 +52,8 @@ class Parameters:
             (gathers).
         fsdp_overlap_share: share of a layer's own compute that hides its gathers and reductions under ZeRO-2/3.
         gradient_wire_bytes, parameter_wire_bytes: bytes per parameter on the wire in reduction and gather.
-        fixed_step_s, fixed_microbatch_s: host work per step, and per micro-batch.
+        fixed_step_s, fixed_microbatch_s, fixed_chunk_s: host work per step, per micro-batch, and for each of its
+            chunks.
         optimizer_traffic_bytes: bytes that the optimizer step moves per parameter it owns.
         expert_imbalance: tokens of the fullest device over the mean.
         activation_coefficient: saved activations as measured over as counted.
@@ -92,6 +94,7 @@ class Parameters:
     parameter_wire_bytes: Num
     fixed_step_s: Num
     fixed_microbatch_s: Num
+    fixed_chunk_s: Num
     optimizer_traffic_bytes: Num
     expert_imbalance: Num
     activation_coefficient: Num
@@ -123,13 +126,19 @@ class Resolved:
     """The parameters for one case.
 
     Attributes:
-        provenance: that of the least certain parameter among those that decide the compute time.
+        provenance: how certain each parameter is.
+        general_time_error: the relative error of step time where nothing is known of the case.
         fallbacks: decisive parameters that only had a general row, while other accelerators or families have their own.
     """
 
     parameters: Parameters
-    provenance: Provenance
+    provenance: Mapping[str, Provenance]
     fallbacks: tuple[str, ...]
+    general_time_error: float
+
+    def certainty(self, names: Iterable[str] = ()) -> Provenance:
+        """Of the least certain among the parameters that decide every plan and those of ``names``."""
+        return min((self.provenance[name] for name in (*_DECISIVE, *names)), key=_CERTAINTY.index)
 
 
 class Calibration(Frozen):
@@ -170,7 +179,8 @@ def _resolve(calibration: Calibration, accelerator: str, family: str, precision:
     missing = [name for name in PARAMETER_NAMES if name not in best]
     if missing:
         raise InvalidInput("calibration", calibration.name, f"it must give a general row for {', '.join(missing)}")
-    provenance = min((best[name][1].provenance for name in _DECISIVE), key=_CERTAINTY.index)
+    provenance = FrozenMap({name: best[name][1].provenance for name in PARAMETER_NAMES})
+    general = [row.value for row in calibration.parameters if row.name == "time_relative_error" and _is_general(row)]
     fallbacks = tuple(
         name
         for name in _DECISIVE
@@ -178,7 +188,16 @@ def _resolve(calibration: Calibration, accelerator: str, family: str, precision:
         and any(row.name == name and (row.accelerator or row.family) for row in calibration.parameters)
     )
     values = {name: _constant(best[name][1].value) for name in PARAMETER_NAMES}
-    return Resolved(parameters=Parameters(**values), provenance=provenance, fallbacks=fallbacks)
+    return Resolved(
+        parameters=Parameters(**values),
+        provenance=provenance,
+        fallbacks=fallbacks,
+        general_time_error=max(general, default=float(values["time_relative_error"])),
+    )
+
+
+def _is_general(row: ParameterRow) -> bool:
+    return (row.accelerator, row.family, row.precision, row.framework) == (None, None, None, None)
 
 
 def _constant(value: float) -> Num:

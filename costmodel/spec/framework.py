@@ -14,6 +14,7 @@ class FrameworkSpec(Frozen):
         version: the version in use, one of ``versions``.
         versions: the versions that rules tell apart, oldest first.
         features: feature name -> the first version that has it.
+        vendors: makers of the accelerators that it runs on.
         schedules: pipeline schedules on offer.
         zero_stages: what data parallelism may shard: 0 nothing, 1 optimizer, 2 and gradients, 3 and parameters.
         cp_comm_types: how context parallelism may exchange keys and values.
@@ -27,6 +28,7 @@ class FrameworkSpec(Frozen):
     version: str
     versions: tuple[str, ...]
     features: FrozenMapping[str, str]
+    vendors: tuple[str, ...]
     schedules: tuple[Schedule, ...]
     zero_stages: tuple[int, ...]
     cp_comm_types: tuple[CpCommType, ...]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodel.arrays import num
 from costmodel.collectives import all_to_all, neighbours, ring_pass
 from costmodel.facts import Facts
 from costmodel.kernels import memory_bound_s
@@ -28,6 +29,7 @@ def _tensor_parallel(f: Facts, x: Axes) -> Outputs:
     return {
         "tp_block_s": block,
         "tp_expert_s": expert + np.where(f.model.shared_ffn > 0, block, 0.0),
+        "tp_can_overlap": (x.tp <= f.hardware.tier_devices[0]) * f.hardware.tier_scale_up[0],
     }
 
 
@@ -51,7 +53,11 @@ def _context_parallel(f: Facts, x: Axes) -> Outputs:
     # (Liu 2023, arXiv 2310.01889, section 3).
     merged = (x.cp - 1.0) * t * shapes.heads(f, x) * f.model.v_head_dim * 3.0 * 4.0
     merge = memory_bound_s(f, merged) + (x.cp - 1.0) * f.cal.gemm_launch_s
+    # Gathered K/V and its gradient; two chunks on the way and two at work; Q, K, V and output in their other layout.
+    held = np.where(gathers, 2.0 * chunk * x.cp, np.where(exchanges, everything, 4.0 * chunk))
     return {
+        "cp_buffer_bytes": np.where(active, held, 0.0),
+        "cp_leaves_domain": num(x.tp * x.cp > f.hardware.tier_devices[0]),
         "cp_merge_s": np.where(active & (x.cp_comm_type == P2P), merge, 0.0),
         "cp_hideable_s": np.where(active & (x.cp_comm_type == P2P), ring, 0.0),
         "cp_exposed_s": np.where(gathers, gather, np.where(exchanges, exchange, 0.0)),

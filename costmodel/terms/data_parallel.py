@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.arrays import Num
+from costmodel.arrays import Num, num
 from costmodel.collectives import TierCost, all_reduce, ring_pass
 from costmodel.facts import Facts
 from costmodel.terms.term import Axes, Outputs, Term
@@ -49,6 +49,7 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
         "gather_s_per_byte": gather.s_per_byte,
         "expert_gather_latency_s": expert_gather.latency_s,
         "expert_gather_s_per_byte": expert_gather.s_per_byte,
+        "dp_leaves_domain": num(x.tp * shards * replicas > f.hardware.tier_devices[0]),
         "shards": shards,
         "expert_shards": expert_shards,
     }

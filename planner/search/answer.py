@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from costmodel.certainty import certainty_of
 from costmodel.facts import Facts
 from costmodel.flops import model_flops_per_token, recomputed_flops_per_token
 from costmodel.layers import total
@@ -25,12 +26,12 @@ _NOT_COUNTED = "the deadline left no time to count the meshes that do not fit in
 def predictions(scenario: Scenario, facts: Facts, table: PlanTable) -> list[Json]:
     """The full breakdown of every row, in the words of the answer."""
     full = predict_stages(facts, table, stage_table(scenario, table, every_stage=True))
-    error = 1.0 + float(facts.cal.time_relative_error)
     work, peak_flops = scenario.workload, float(facts.hardware.peak_flops)
     model_flops = model_flops_per_token(scenario.model, work.seq_len)
     found: list[Json] = []
     for index in range(len(table)):
         step = float(full.step_time_s[index])
+        provenance, error = certainty_of(scenario, table.row(index))
         devices, pp = int(table.devices_used[index]), int(table["pp"][index])
         tokens_per_s = work.tokens_per_step / step
         again = recomputed_flops_per_token(
@@ -39,7 +40,7 @@ def predictions(scenario: Scenario, facts: Facts, table: PlanTable) -> list[Json
         found.append(
             {
                 "step_time_s": step,
-                "step_time_interval_s": [step / error, step * error],
+                "step_time_interval_s": [step / (1.0 + error), step * (1.0 + error)],
                 "tokens_per_s_per_device": tokens_per_s / devices,
                 "mfu": model_flops * tokens_per_s / (devices * peak_flops),
                 "hfu": (model_flops + again) * tokens_per_s / (devices * peak_flops),
@@ -52,7 +53,7 @@ def predictions(scenario: Scenario, facts: Facts, table: PlanTable) -> list[Json
                         for stage in range(pp)
                     ],
                 },
-                "provenance": scenario.resolved.provenance,
+                "provenance": provenance,
             }
         )
     return found

@@ -8,6 +8,7 @@ import numpy as np
 
 from costmodel.arrays import Ints, distinct
 from costmodel.table import AXES, PlanTable
+from costmodel.terms.communication import P2P
 from planner.search.request import SearchRequest
 from planner.search.space import (
     MESH_AXES,
@@ -54,7 +55,7 @@ def expand(
 
     Args:
         leanest: keep only what can need the least memory: the fewest virtual stages, which keep the fewest activations
-            alive, and one CP exchange, which all need the same.
+            alive, and the ring, which buffers the least of all CP exchanges.
         every_chunking: keep every number of virtual stages all the same.
         every_layout: keep every way to lay the layers over the stages, not only the plainest.
 
@@ -67,8 +68,8 @@ def expand(
     for code, (pp, cp) in enumerate(zip(rows["pp"][first].tolist(), rows["cp"][first].tolist(), strict=True)):
         stages = np.array(stage_options(request, pp), dtype=np.int64).reshape(-1, len(STAGE_AXES))
         exchanges = np.array(offered_cp_comm(request) if cp > 1 else (0,), dtype=np.int64)
-        if leanest:
-            exchanges = exchanges[:1]
+        if leanest and P2P in exchanges:
+            exchanges = np.array([P2P], dtype=np.int64)
         if leanest and not every_chunking and len(stages):
             stages = stages[stages[:, 0] == stages[:, 0].min()]
         if not every_layout:

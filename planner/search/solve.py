@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from costmodel.arrays import Bools, Ints, Num, distinct, num
+from costmodel.certainty import certainty_of
 from costmodel.facts import Facts
 from costmodel.predict import predict
 from costmodel.rules import legal_mask
@@ -158,13 +159,13 @@ class Search:
         """Different plans priced so far whose interval, by the objective, reaches below the upper end of the best's."""
         if not best:
             return 0
-        error = 1.0 + float(self.facts.cal.time_relative_error)
 
-        def at(plan: Priced, factor: float) -> float:
-            return float(self.objective.value(num(plan.step_time_s * factor), num(plan.devices_used)))
+        def at(plan: Priced, sign: int) -> float:
+            _, error = certainty_of(self.request.scenario, plan.row)
+            return float(self.objective.value(num(plan.step_time_s * (1.0 + error) ** sign), num(plan.devices_used)))
 
-        highest = at(best[0], error)
-        return sum(at(plan, 1.0 / error) <= highest for plan in self.found.values())
+        highest = at(best[0], 1)
+        return sum(at(plan, -1) <= highest for plan in self.found.values())
 
     # -- relaxations ---------------------------------------------------------------------------------------------------
 

@@ -108,9 +108,9 @@ def test_provenance_is_that_of_the_least_certain_decisive_parameter(
         {"value": 2, "family": "hopper", "provenance": provenances[0]},
         {"name": "attention_efficiency", "value": 2, "family": "hopper", "provenance": provenances[1]},
     )
-    assert resolved_with(*rows).provenance == expected
+    assert resolved_with(*rows).certainty() == expected
     minor = {"name": "overhead_bytes", "value": 2, "family": "hopper", "provenance": "analytic"}
-    assert resolved_with(minor).provenance == "calibrated"
+    assert resolved_with(minor).certainty() == "calibrated"
 
 
 def test_a_calibration_without_a_general_row_is_refused_by_the_parameters_name() -> None:
@@ -222,8 +222,9 @@ def test_what_is_not_measured_is_called_analytic() -> None:
     unknown = calibration.resolve(
         accelerator="v100-sxm2-32gb", family="volta", precision="fp16", framework="megatron-core"
     )
-    assert (known.provenance, known.fallbacks) == ("calibrated", ())
-    assert unknown.provenance == "analytic"
+    assert (known.certainty(), known.fallbacks) == ("calibrated", ())
+    assert known.certainty(["fsdp_overlap_share"]) == "analytic", "no run of Megatron-FSDP is behind it"
+    assert unknown.certainty() == "analytic"
     assert DECISIVE in unknown.fallbacks
 
 

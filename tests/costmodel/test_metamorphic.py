@@ -213,10 +213,10 @@ def test_recomputing_more_takes_longer_and_keeps_less(name: str) -> None:
     none, selective, full = (
         in_full(facts, changed(table, recompute=np.full(len(table), policy)), every) for policy in range(3)
     )
-    assert (none.step_time_s <= selective.step_time_s).all()
-    assert (selective.step_time_s <= full.step_time_s).all()
+    assert (none.step_time_s <= selective.step_time_s * (1 + 1e-12)).all()
+    assert (selective.step_time_s <= full.step_time_s * (1 + 1e-12)).all()
     # A plan that waits for its gradients anyway recomputes for nothing; few do.
-    assert (selective.step_time_s < full.step_time_s).mean() > 0.9
+    assert (selective.step_time_s * (1 + 1e-12) < full.step_time_s).mean() > 0.9
     assert (none.memory["activations"] >= selective.memory["activations"]).all()
     assert (selective.memory["activations"] > full.memory["activations"]).all()
 

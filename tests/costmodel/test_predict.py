@@ -411,7 +411,12 @@ def test_replicas_of_shards_reduce_once_more_between_them() -> None:
 def test_the_mean_device_does_the_whole_models_work_over_the_stages(model: str, pp: int, vpp: int) -> None:
     """Ends and multi-token prediction included: waiting is ``(p - 1)/v`` of that mean."""
     scenario = scenario_of(model, devices=pp, global_batch_size=4 * pp)
-    silent = {"pp_exposed_share": 0.0, "pp_exposed_share_interleaved": 0.0, "fixed_microbatch_s": 0.0}
+    silent = {
+        "pp_exposed_share": 0.0,
+        "pp_exposed_share_interleaved": 0.0,
+        "fixed_microbatch_s": 0.0,
+        "fixed_chunk_s": 0.0,
+    }
     facts = recalibrated(Facts.of(scenario), **silent)
     one, two = (plan_row(0, dp=1, num_microbatches=m) for m in (1, 2))
     once, twice = priced(scenario, one, two, facts=facts).step_time_s
@@ -419,10 +424,12 @@ def test_the_mean_device_does_the_whole_models_work_over_the_stages(model: str, 
     assert found.time["bubble"] == pytest.approx((pp - 1) / vpp * (twice - once) / pp, rel=1e-9)
 
 
-def test_the_host_works_once_a_step_and_once_a_micro_batch() -> None:
+def test_the_host_works_once_a_step_a_micro_batch_and_a_chunk() -> None:
     scenario = scenario_of("llama-3-8b", devices=8, global_batch_size=64)
-    facts = recalibrated(Facts.of(scenario), fixed_step_s=0.25, fixed_microbatch_s=0.125)
-    assert broken_down(scenario, plan_row(64, dp=8), facts=facts).time["host"] == pytest.approx(0.25 + 8 * 0.125)
+    facts = recalibrated(Facts.of(scenario), fixed_step_s=0.25, fixed_microbatch_s=0.125, fixed_chunk_s=0.0625)
+    assert broken_down(scenario, plan_row(64, dp=8), facts=facts).time["host"] == pytest.approx(
+        0.25 + 8 * (0.125 + 0.0625)
+    )
 
 
 def test_passes_go_twice_as_long_backward() -> None:
