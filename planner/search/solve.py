@@ -55,8 +55,9 @@ class Priced:
 
     @property
     def order(self) -> tuple[float, ...]:
-        """By objective, then fewer devices, more headroom, and the axes."""
-        return (self.objective, self.devices_used, self.peak_bytes, *(self.row[axis] for axis in AXES))
+        """By objective, then fewer devices, less recompute, more headroom, and the axes."""
+        rest = (self.devices_used, self.row["recompute"], self.peak_bytes, *(self.row[axis] for axis in AXES))
+        return (float(_comparable(num(self.objective))), *rest)
 
 
 @dataclass(kw_only=True)
@@ -86,6 +87,12 @@ class Outcome:
     elapsed_s: float = 0.0
     leanest: PlanTable | None = None
     memory_counted: bool = True
+
+
+def _comparable(objective: Num) -> Num:
+    """The objective on a scale on which values that differ by rounding alone are equal."""
+    with np.errstate(divide="ignore"):
+        return np.round(np.log(objective) / _ROUNDING)
 
 
 class Search:
@@ -295,8 +302,9 @@ class Search:
         priced = predict(self.facts, table, stage_table(self.request.scenario, table))
         objective = self.objective.of_plans(priced.step_time_s, table)
         fits = np.flatnonzero(priced.peak_bytes <= self.usable)
+        ties = (priced.peak_bytes, table["recompute"], table.devices_used, _comparable(objective))
         axes = (table[axis][fits] for axis in reversed(AXES))
-        fits = fits[np.lexsort((*axes, priced.peak_bytes[fits], table.devices_used[fits], objective[fits]))]
+        fits = fits[np.lexsort((*axes, *(column[fits] for column in ties)))]
         family = [*(table[axis][fits] for axis in MESH_AXES), table["schedule"][fits]]
         first, _ = distinct(family)
         for index in fits[first].tolist():
