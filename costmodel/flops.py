@@ -16,9 +16,7 @@ from costmodel.spec.model import ModelSpec
 
 
 def matmul_params(model: ModelSpec) -> int:
-    """Parameters that one token multiplies with: active ones less the input embedding, plus the head when it is
-    tied.
-    """
+    """Parameters that one token multiplies with: the active ones, without the input embedding, with the head."""
     params = model.params
     visited = params.active - params.embedding - params.position_embedding
     return visited + (params.embedding if model.tie_word_embeddings else 0)
@@ -51,9 +49,7 @@ def model_flops_per_token(model: ModelSpec, seq_len: int) -> float:
 
 
 def recomputed_flops_per_token(model: ModelSpec, seq_len: int, share: float) -> float:
-    """What running ``share`` of the decoder layers forward again costs: ``2 N`` of those layers and their attention
-    core.
-    """
+    """What running ``share`` of the decoder layers forward again costs: ``2 N`` and their attention core."""
     params = model.params
     head = params.head or params.embedding
     return share * (2 * (matmul_params(model) - head) + attention_flops_per_token(model, seq_len))

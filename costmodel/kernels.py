@@ -14,8 +14,10 @@ from costmodel.flops import mean_attended_tokens
 BACKWARD_OVER_FORWARD = 2.0
 """A linear layer's backward is two GEMMs of the forward's size: one for the input's gradient, one for the weight's."""
 FLASH_BACKWARD_OVER_FORWARD = 2.5
-"""FLOPs of the backward over the forward attention core: five GEMMs against two, since scores are recomputed
-(Dao 2023, arXiv 2307.08691, section 3.1.2)."""
+"""FLOPs of the attention core, backward over forward: five GEMMs against two, since scores are recomputed.
+
+Dao 2023, arXiv 2307.08691, section 3.1.2.
+"""
 
 
 def gemm_s(f: Facts, m: Num, n: Num, k: Num, *, peak_flops: Num | None = None) -> Num:

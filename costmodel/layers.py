@@ -22,9 +22,7 @@ COMMUNICATION = "_comm"
 """Ending of the names of all parts that are communication."""
 
 POINTWISE_BACKWARD = 2.0
-"""An elementwise pass reads its saved input and the incoming gradient and writes one: about twice the forward's
-traffic.
-"""
+"""An elementwise pass reads its saved input and a gradient and writes one: about twice the forward's traffic."""
 RING_BACKWARD = 2.0
 """Keys, values and their gradients go round in the backward pass: twice the forward's bytes."""
 

@@ -63,8 +63,7 @@ def layers_per_chunk(num_layers: int, pp: int, vpp: int, layout: Layout) -> tupl
 
 @lru_cache(maxsize=1024)
 def _lighter_first(pp: int, vpp: int) -> tuple[tuple[int, int], ...]:
-    """(device, chunk) in the order in which chunks give up a layer: last device, first device, then the devices
-    between.
+    """(device, chunk) in the order in which chunks give up a layer: last and first device, then those between.
 
     Going round device by device keeps device totals within one layer of each other.
     """

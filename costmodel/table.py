@@ -39,8 +39,9 @@ def mesh_size(columns: Mapping[str, Ints]) -> Ints:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlanTable:
-    """Rows of plans over the axes of ``AXES``; categorical axes hold codes (positions in the tuples of
-    ``costmodel.spec.plan``).
+    """Rows of plans over the axes of ``AXES``.
+
+    Axes of words hold codes: positions in the tuples of ``costmodel.spec.plan``.
 
     ``dp`` is ``dp_replicate * dp_shard``; all columns have the same length.
     """

@@ -58,10 +58,14 @@ def _iso_date(value: Any) -> Any:
     return value
 
 
-PositiveInt = Annotated[int, Field(strict=True, ge=1)]
-NonNegativeInt = Annotated[int, Field(strict=True, ge=0)]
-PositiveFloat = Annotated[float, Field(gt=0)]
-NonNegativeFloat = Annotated[float, Field(ge=0)]
+# Far beyond any model or machine, and small enough for products of a few to stay exact in 64 bits or a float.
+_MOST = 10**15
+_LARGEST = 1e18
+
+PositiveInt = Annotated[int, Field(strict=True, ge=1, le=_MOST)]
+NonNegativeInt = Annotated[int, Field(strict=True, ge=0, le=_MOST)]
+PositiveFloat = Annotated[float, Field(gt=0, le=_LARGEST)]
+NonNegativeFloat = Annotated[float, Field(ge=0, le=_LARGEST)]
 Name = Annotated[str, Field(min_length=1)]
 IsoDate = Annotated[str, BeforeValidator(_iso_date)]
 # A field of this type takes any mapping, holds a ``FrozenMap`` and is dumped as a plain dict.

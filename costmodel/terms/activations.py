@@ -39,9 +39,7 @@ def block_bytes_per_token(
 
 
 def score_matrix_bytes_per_token(*, heads: Num, seq_len: Num, dropout: float = 1.0) -> Num:
-    """Bytes per token that an unfused core saves: softmax output and dropout output (2 each) and the mask: ``5 a s``
-    in all.
-    """
+    """Bytes per token that an unfused core saves, ``5 a s``: outputs of softmax and dropout, 2 each, and a mask."""
     return heads * seq_len * (2.0 + 3.0 * dropout)
 
 

@@ -20,8 +20,10 @@ P2P, ALL_GATHER, A2A = (CP_COMM_TYPES.index(kind) for kind in ("p2p", "all_gathe
 
 
 def _tensor_parallel(f: Facts, x: Axes) -> Outputs:
-    """One all-gather and one reduce-scatter of ``b s h`` around each sub-block, forward and again backward
-    (Korthikanti 2022, arXiv 2205.05198, section 4.2.2). Shared experts are cut like an MLP; routed ones by ``etp``."""
+    """One all-gather and one reduce-scatter of ``b s h`` around each sub-block, forward and again backward.
+
+    Korthikanti 2022, arXiv 2205.05198, section 4.2.2. Shared experts are cut like an MLP; routed ones by ``etp``.
+    """
     size = shapes.tokens(f, x) * f.model.hidden * f.work.activation_bytes
     block = np.where(x.tp > 1.0, 2.0 * ring_pass(f, x.tp, np.ones_like(x.tp)).seconds(size), 0.0)
     routed = shapes.routed_tokens(f, x) * f.model.hidden * f.work.activation_bytes

@@ -2,9 +2,8 @@
 
 It lists every combination whose relaxed step time is below a limit and whose relaxed memory fits. Rules of the
 framework are named constraints over the axes that they read; costs are integer tables, times rounded down and limits
-up, memory rounded down, so nothing that could matter is cut off. Solved once, with one worker and a fixed seed,
-enumerating all
-solutions: when the solver finishes, the list is complete, and that is the proof.
+up, memory rounded down, so nothing that could matter is cut off. It is solved once, with one worker and a fixed seed,
+for all solutions: when the solver finishes, the list is complete, and that is the proof.
 """
 
 from __future__ import annotations
@@ -70,8 +69,7 @@ class Enumeration:
 def enumerate_below(
     request: SearchRequest, f: Facts, rows: Columns, bounds: RowBound, limits: Num, usable: float, deadline: float
 ) -> Enumeration:
-    """All decisions on ``rows`` (columns of ``ROW_AXES``) whose relaxed step time is below the row's limit and that
-    may fit.
+    """All decisions on ``rows`` whose relaxed step time is below the row's limit and that may fit.
 
     Args:
         limits: seconds, per row.
@@ -175,9 +173,7 @@ class _Master:
         self.model.add(self.variables["body"] <= self.variables["body_cap"]).with_name("step_time_by_largest_stage")
 
     def _stage_columns(self, limit_values: Num, limit: Ints, unit: float) -> dict[str, Ints]:
-        """(pp, micro-batches, limit) x (vpp, schedule) with the work that the limit leaves, and the layers held and
-        alive.
-        """
+        """(pp, micro-batches, limit) x (vpp, schedule): the work that the limit leaves, and layers held and alive."""
         host, fixed = float(self.f.cal.fixed_microbatch_s), float(self.f.cal.fixed_step_s)
         keys = np.unique(np.stack([self.rows["pp"], self.rows["num_microbatches"], limit], axis=1), axis=0)
         table: list[tuple[int, ...]] = []
@@ -206,9 +202,7 @@ class _Master:
         return result
 
     def _add_rule(self, rule: Rule) -> None:
-        """The rule as a table over the decisions that it reads; axes decided later (layout, CP exchange) count at
-        their best.
-        """
+        """The rule as a table over the decisions that it reads; what is decided later counts at its best."""
         later = {"layout": [int(layout) for layout in Layout], "cp_comm_type": list(range(len(CP_COMM_TYPES)))}
         now = [axis for axis in rule.axes if axis in self.variables]
         free = [axis for axis in rule.axes if axis not in self.variables]

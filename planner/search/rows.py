@@ -1,6 +1,4 @@
-"""Rows between meshes and plans: a mesh with its recompute policy and sharding, later joined by stages and CP
-exchange.
-"""
+"""Rows lie between meshes and plans: a mesh with its recompute policy and sharding, before stages and CP exchange."""
 
 from __future__ import annotations
 

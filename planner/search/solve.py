@@ -258,9 +258,7 @@ class Search:
     # -- master --------------------------------------------------------------------------------------------------------
 
     def _prove(self, meshes: Columns, values: Num, outcome: Outcome) -> None:
-        """Prove the list; a long one may take more time than there is, so its first plan is proven on its own
-        before.
-        """
+        """Prove the list; a long one may take too long, so its first plan is proven on its own before."""
         limits = [self._limit(1)] if self.request.top > _LONG_LIST else []
         for limit in [*limits, self._limit(self.request.top)]:
             listed = self._master(meshes, values, limit)

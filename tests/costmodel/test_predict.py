@@ -20,6 +20,7 @@ from costmodel.spec.plan import Plan
 from costmodel.stages import Layout, stage_kinds
 from costmodel.table import AXES, PlanTable, StageTable, layer_counts, stage_table
 from costmodel.terms.attention import ATTENTION
+from costmodel.terms.communication import TENSOR_PARALLEL
 from costmodel.terms.term import Axes, Term
 from tests.scenarios import (
     axes_of,
@@ -467,3 +468,37 @@ def test_the_optimizer_passes_over_the_experts_too() -> None:
     # Every parameter of the model is owned by one of the eight.
     expected = scenario.model.params.total / 8 * facts.cal.optimizer_traffic_bytes / rate
     assert found == pytest.approx(expected, rel=1e-3)
+
+
+def test_exchanging_keys_and_values_needs_buffers() -> None:
+    """Llama 2 7B at 128k tokens over eight ranks: all K/V of a layer, 2 * 4096 elements a token, and their gradient."""
+    scenario = scenario_of("llama-2-7b", devices=8, global_batch_size=1, seq_len=131072)
+    rows = [plan_row(1, cp=8, cp_comm_type=kind, recompute=2) for kind in range(3)]
+    ring, gathered, exchanged = broken_down(scenario, *rows).memory["cp_buffers"][:, 0]
+    assert gathered == 2 * 131072 * 2 * 4096 * 2
+    assert ring == pytest.approx(gathered / 4)
+    assert exchanged == pytest.approx(131072 / 8 * 4 * 4096 * 2)
+    assert broken_down(scenario, plan_row(8, dp=8, num_microbatches=1)).memory["cp_buffers"] == 0
+
+
+def test_tensor_parallelism_over_pcie_hides_nothing() -> None:
+    """No switched domain, no overlap: the whole exchange is paid, and it is longer than the products beside it."""
+    scenario = scenario_of("llama-3-8b", "l40s-8", 8, 64, 4096)
+    facts = Facts.of(scenario)
+    row = plan_row(64, tp=8)
+    raw = TENSOR_PARALLEL.evaluate(facts, axes_of(tp=8, cp=1, etp=1, micro_batch_size=1))["tp_block_s"]
+    assert broken_down(scenario, row).time["tp_comm"] == pytest.approx(64 * 32 * 4 * float(raw[0]))
+
+
+def test_expert_and_data_traffic_take_turns_on_the_same_links() -> None:
+    """Neither hides under the other: what the NICs carry in a step is no longer than the step."""
+    scenario = scenario_of("deepseek-v2", "p4d.24xlarge", 128, 256, 4096)
+    facts = Facts.of(scenario)
+    row = plan_row(256, ep=16, dp=128, zero_stage=3, recompute=2)
+    outputs = evaluate_terms(facts, PlanTable.of_rows([row]))
+    layers = scenario.model.num_layers - 1
+    experts = float(outputs["expert_layer_params"][0])
+    wire = 2 * float(facts.cal.parameter_wire_bytes) * float(outputs["expert_gather_s_per_byte"][0])
+    wire += float(facts.cal.gradient_wire_bytes) * float(outputs["expert_reduce_s_per_byte"][0])
+    on_the_nics = 2 * layers * (3 * float(outputs["ep_exchange_s"][0]) + experts * wire)
+    assert broken_down(scenario, row).step_time_s > on_the_nics

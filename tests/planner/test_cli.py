@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,11 @@ def test_warnings_go_to_stderr_and_into_the_answer(capsys: pytest.CaptureFixture
         (["--pin", "tp"], ["pin", "'tp'", "KEY=VALUE"]),
         (["--pin", "tp=eight"], ["pin", "eight", "whole number"]),
         (["--pin", "tp=2", "--pin", "tp=4"], ["pin", "tp=2", "tp=4"]),
+        (["--pin", "tp=0..0"], ["pin", "tp=0..0", "at least 1"]),
+        (["--pin", "tp=" + "9" * 5000], ["pin", "1000000000"]),
+        (["--min-used", "nan"], ["min-used", "nan"]),
+        (["--seed", "1.5"], ["seed", "'1.5'", "whole number"]),
+        (["--min-used", "most"], ["min-used", "'most'", "number"]),
         (["--forbid", "recompute=everything"], ["forbid", "'everything'"]),
         (["--server", "http://localhost:1"], ["server"]),
     ],
@@ -157,6 +163,10 @@ def test_unreadable_command_lines(capsys: pytest.CaptureFixture[str], arguments:
         ("--devices 37 --min-used 1", ["batch", "37"]),
         ("--pin pp=33", ["33"]),
         ("--pin ep=2", ["experts"]),
+        ("--pin vpp=1000000000", ["1000000000 chunks", "32 + 2"]),
+        ("--pin dp_shard=5", ["--pin dp_shard=5"]),
+        ("--pin tp=8 --pin pp=4 --pin dp=4", ["--pin tp=8 --pin pp=4 --pin dp=4", "--min-used 0.9 of 16"]),
+        ("--pin schedule=zb_v", ["zb_v", "1f1b, interleaved_1f1b"]),
     ],
 )
 def test_what_cannot_fit_says_why(capsys: pytest.CaptureFixture[str], arguments: str, said: list[str]) -> None:
@@ -227,7 +237,14 @@ def test_flags_win_over_variables_which_win_over_the_file(
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("top = ", ["TOML"]), ("tpo = 3", ["'tpo'", "top"]), ("[suggets]\ntop = 1", ["'suggets'", "suggest"])],
+    [
+        ("top = ", ["TOML"]),
+        ("tpo = 3", ["'tpo'", "top"]),
+        ("[suggets]\ntop = 1", ["'suggets'", "suggest"]),
+        ("json = true", ["'json'"]),
+        ("config = 'other.toml'", ["'config'"]),
+        ("max_seconds = 'soon'", ["max-seconds", "'soon'", "number"]),
+    ],
 )
 def test_a_broken_config_file_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, said: list[str]
@@ -239,6 +256,52 @@ def test_a_broken_config_file_is_named(
     assert err.count("\n") == 1
     for words in said:
         assert words in err
+
+
+def test_one_text_in_a_file_stands_for_a_list_of_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = tmp_path / "planner.toml"
+    config.write_text('pin = "tp=2"\n', encoding="utf-8")
+    found = answer(capsys, "--config", str(config), "--top", "3")
+    assert {entry["plan"]["tp"] for entry in found["plans"]} == {2}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--min-used", "0.5"), ("--pin", "ep=8,16,32", "--objective", "fewest_devices")],
+    ids=" ".join,
+)
+def test_a_deadline_holds_on_a_space_that_takes_far_longer(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    started = time.monotonic()
+    code, out, _ = call(
+        capsys,
+        *("--model", "deepseek-v3", "--cluster", "h800-8x400g", "--devices", "2048"),
+        *("--global-batch-size", "5040", "--seq-len", "4096", "--pin", "tp=1,2"),
+        *("--max-seconds", "0.5", "--json", *arguments),
+    )
+    # Far above the deadline, since test machines are shared, and far below what the whole search takes.
+    assert time.monotonic() - started < 20
+    assert code == 4
+    found = json.loads(out)
+    assert found["plans"]
+    assert found["bound"] <= found["best"]
+
+
+def test_a_framework_that_does_not_run_there_is_said_to(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, err = call(capsys, *SCENARIO, "--cluster", "tpu-v5p", "--json", "--top", "1")
+    assert "Megatron-Core runs on NVIDIA and AMD accelerators, not on those of Google" in err
+    assert json.loads(out)["warnings"]
+
+
+def test_a_number_beyond_all_models_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    model = tmp_path / "huge.json"
+    keys = {"model_type": "llama", "hidden_size": 10**20, "intermediate_size": 8192, "num_hidden_layers": 22}
+    model.write_text(json.dumps(keys | {"num_attention_heads": 16, "vocab_size": 32000}), encoding="utf-8")
+    code, out, err = call(capsys, *SCENARIO, "--model", str(model))
+    assert (code, out) == (2, "")
+    assert "hidden_size" in err
+    assert err.count("\n") == 1
 
 
 def test_own_model_and_cluster_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

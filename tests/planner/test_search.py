@@ -653,3 +653,9 @@ def test_a_pin_beyond_all_reason_is_answered_like_any_other(axis: str) -> None:
 
 def test_more_chunks_than_layers_are_no_plan() -> None:
     assert status_or_refusal(small("dense"), "vpp=2000") in {"infeasible", "pin"}
+
+
+@pytest.mark.parametrize(("devices", "min_used", "least"), [(100, 0.55, 55), (16384, 0.9, 14746), (61, 1.0, 61)])
+def test_the_least_devices_are_counted_by_the_digits_given(devices: int, min_used: float, least: int) -> None:
+    scenario = scenario_of("llama-3.2-1b", "dgx-h100", devices, 64, 4096)
+    assert request_of(scenario, min_used=min_used).least_devices == least
