@@ -2,6 +2,7 @@
 
     PlannerError
     └── InvalidInput          a user's field holds something unusable (CLI exit 2)
+        ├── Missing           an option that has to be given and is not
         ├── UnknownName       a name that no catalog or table holds; carries the nearest ones
         └── UnreadableFile    a file that is absent, unreadable or not in its format
 
@@ -34,7 +35,22 @@ class InvalidInput(PlannerError):
         self.field = field
         self.value = value
         self.expected = expected
-        super().__init__(f"{field}: {_shown(value)} is not usable; {expected}")
+        super().__init__(f"{field}: {self._found()}; {expected}")
+
+    def _found(self) -> str:
+        return f"{_shown(self.value)} is not usable"
+
+
+class Missing(InvalidInput):
+    """An option that has to be given and is not."""
+
+    slug = "missing"
+
+    def __init__(self, field: str, expected: str) -> None:
+        super().__init__(field, None, expected)
+
+    def _found(self) -> str:
+        return "nothing is given"
 
 
 class UnknownName(InvalidInput):

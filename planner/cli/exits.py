@@ -31,7 +31,8 @@ def exit_of(answer: Mapping[str, Any]) -> Exit:
 
 def tell(line: str) -> None:
     """One line on stderr."""
-    sys.stderr.write(" ".join(line.split()) + "\n")
+    if sys.stderr is not None:
+        sys.stderr.write(" ".join(line.split()) + "\n")
 
 
 def problem(slug: str, title: str, detail: str, **more: Any) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from costmodel.errors import InvalidInput, PlannerError
-from planner.cli.exits import Exit, tell_failure, tell_invalid, tell_usage
+from costmodel.errors import InvalidInput, Missing, PlannerError
+from planner.cli.exits import Exit, tell, tell_failure, tell_invalid, tell_usage
 from planner.cli.settings import config_path, read_config
 from planner.cli.suggest import suggest
 from planner.distribution import check_distribution
@@ -43,8 +43,31 @@ def run(arguments: list[str]) -> int:
     """Run the command line.
 
     Returns:
-        The exit code.
+        The exit code; an answer that could not be written is a failure.
     """
+    if sys.stdout is None:
+        tell("planner: stdout is closed; the answer has nowhere to go")
+        return Exit.FAILED
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has gone (`planner suggest | head`): nothing to say.
+        _discard_output()
+        return Exit.FAILED
+    except OSError as error:
+        _discard_output()
+        tell(f"planner: {error}")
+        return Exit.FAILED
+    return code
+
+
+def _discard_output() -> None:
+    """Keep Python from flushing, on its way out, what stdout does not take."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
     defaults: dict[str, dict[str, Any]] = {}
     try:
@@ -64,11 +87,7 @@ def run(arguments: list[str]) -> int:
         return finished.exit_code
     except typer.Abort:
         return tell_failure("interrupted", as_json=as_json)
-    except BrokenPipeError:
-        # The reader has gone (`planner suggest | head`): say nothing, and keep Python from flushing into the pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.FAILED
-    except (PlannerError, OSError) as error:
+    except PlannerError as error:
         return tell_failure(str(error), as_json=as_json)
     return int(code or Exit.ANSWERED)
 
@@ -106,9 +125,9 @@ def _unreadable_value(
             value = argument.removeprefix(f"{option}=")
         elif argument == option and position + 1 < len(arguments):
             value = arguments[position + 1]
-    if value is None:
-        return None
     message = error.format_message()
+    if value is None:
+        return Missing(option.removeprefix("--"), f"{option} is required") if "Missing" in message else None
     expected = "a whole number" if "integer" in message else "a number" if "number" in message else message
     return InvalidInput(option.removeprefix("--"), value, f"{expected} is expected")
 

@@ -148,8 +148,6 @@ def _tell_why_not(answer: dict[str, Any]) -> None:
     if answer["status"] == "unknown":
         tell("planner: no plan was found before --max-seconds; give it more time")
         return
-    conflict = answer["infeasibility"]["conflict"]
-    first, *others = conflict
-    tell(f"planner: no plan fits: {first['rule']}: {first['reason']}")
-    for part in others:
-        tell(f"  {part['rule']} ({part['meshes']} meshes): {part['reason']}")
+    first, *others = answer["infeasibility"]["conflict"]
+    also = f" (also {', '.join(part['rule'] for part in others)}: see --json)" if others else ""
+    tell(f"planner: no plan fits: {first['rule']}: {first['reason']}{also}")

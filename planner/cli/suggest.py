@@ -94,5 +94,4 @@ def suggest(
         from planner.cli.report import print_answer
 
         print_answer(suggestion)
-    sys.stdout.flush()
     raise typer.Exit(int(code))

@@ -119,8 +119,14 @@ def infeasibility(request: SearchRequest, facts: Facts, outcome: Outcome) -> Jso
         conditions = request.constraints.describe()
         reason += f" under {conditions}" if conditions else ""
         conflict.append({"rule": "devices", "meshes": 0, "reason": reason})
+
     # What every legal mesh breaks comes before what keeps others from being legal.
-    for rule, count in sorted(elimination.counts.items(), key=lambda item: (item[0] != MEMORY, -item[1], item[0])):
+    # Among rules that stop as many, the one that reads the fewest axes says the most.
+    def place(item: tuple[str, int]) -> tuple[bool, int, int]:
+        name, count = item
+        return name != MEMORY, -count, len(elimination.examples[name][0].axes) if name in elimination.examples else 0
+
+    for rule, count in sorted(elimination.counts.items(), key=place):
         if rule == MEMORY:
             reason = memory_reason(scenario, facts, outcome)
         elif rule == PINS:
@@ -142,7 +148,7 @@ def memory_reason(scenario: Scenario, facts: Facts, outcome: Outcome) -> str:
     worst = int(total(full.memory)[0].argmax())
     state = sum(float(full.memory[name][0, worst]) for name in ("parameters", "gradients", "optimizer"))
     row = table.row(0)
-    mesh = ", ".join(f"{axis} {row[axis]}" for axis in ("tp", "cp", "pp", "dp", "ep") if row[axis] > 1) or "one device"
+    mesh = ", ".join(f"{axis} {row[axis]}" for axis in ("tp", "cp", "pp", "dp", "ep") if row[axis] > 1 or axis == "dp")
     capacity = scenario.cluster.accelerator.memory_bytes / 2**30
     return (
         f"the leanest plan ({mesh}, zero_stage {row['zero_stage']}, {RECOMPUTES[row['recompute']]} recompute) needs "

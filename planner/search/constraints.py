@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from costmodel.errors import InvalidInput, UnknownName
-from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES
+from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
 
 WORDS: Mapping[str, tuple[str, ...]] = {
     "recompute": RECOMPUTES,
@@ -42,6 +42,7 @@ ALIASES: Mapping[str, str] = {
 }
 KEYS: tuple[str, ...] = (*NUMBERS, *WORDS)
 _LARGEST = 1_000_000_000
+_MOST_SHOWN = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +112,24 @@ class Constraints:
         values = set(default) | set(self.pinned(axis) or ())
         return tuple(sorted(value for value in values if self.allows(axis, value)))
 
+    def needed(self, axis: str, default: Iterable[int]) -> tuple[int, ...]:
+        """The domain of an axis that every plan has.
+
+        Raises:
+            InvalidInput: pins and forbids leave none of the default values.
+        """
+        offered = tuple(default)
+        values = self.domain(axis, offered)
+        if not values:
+            kind = "pin" if any(pin.axis == axis for pin in self.pins) else "forbid"
+            names = [WORDS[axis][value] if axis in WORDS else str(value) for value in offered]
+            shown = ", ".join(names[:_MOST_SHOWN]) + (", ..." if len(names) > _MOST_SHOWN else "")
+            hint = "" if axis in WORDS else "; others are searched when a pin lists them one by one"
+            raise InvalidInput(
+                kind, self.describe(axis), f"it leaves {axis} without a value; searched are {shown}{hint}"
+            )
+        return values
+
     def touches(self, axis: str) -> bool:
         """Whether any pin or forbid is about ``axis``."""
         return any(condition.axis == axis for condition in (*self.pins, *self.forbids))
@@ -144,6 +163,8 @@ def _condition(kind: str, text: str) -> Condition:
     axis = ALIASES.get(key.strip().lower().replace("-", "_"), key.strip().lower().replace("-", "_"))
     if not separator or not values.strip():
         raise InvalidInput(kind, text, "write KEY=VALUE, as in tp=8, pp=4,8,16, dp=4.. or recompute=full")
+    if axis not in KEYS and axis in Plan.model_fields:
+        raise InvalidInput(kind, text, f"{axis} can not be pinned or forbidden; these can: {', '.join(KEYS)}")
     if axis not in KEYS:
         raise UnknownName(kind, key.strip(), KEYS)
     singles: set[int] = set()

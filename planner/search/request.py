@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Literal
 
-from costmodel.errors import InvalidInput
+from costmodel.errors import InvalidInput, Missing
 from costmodel.scenario import Scenario
 from planner.question import Question
 from planner.search.constraints import Constraints
@@ -45,10 +45,9 @@ class SearchRequest:
         if self.seed < 0 or self.seed > 2**31 - 1:
             raise InvalidInput("seed", self.seed, "it must lie in 0..2147483647")
         if self.objective == "cost" and self.price is None:
-            raise InvalidInput(
+            raise Missing(
                 "price-per-device-hour",
-                None,
-                f"the catalog has no price for {self.scenario.cluster.name}; the cost objective needs one",
+                f"the cost objective needs it, as the catalog has no price for {self.scenario.cluster.name}",
             )
         if self.price_per_device_hour is not None and not self.price_per_device_hour > 0:
             raise InvalidInput("price-per-device-hour", self.price_per_device_hour, "it must be above 0")

@@ -26,6 +26,7 @@ from planner.search.eliminate import MEMORY, Elimination, eliminate
 from planner.search.leanest import nearest_plan, unfit_meshes
 from planner.search.master import DECISIONS, Enumeration, enumerate_below
 from planner.search.objective import Objective, objective_of
+from planner.search.priced import ROUNDING, Priced, comparable
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
 from planner.search.space import MESH_AXES, Columns, legal_zero_stages, mesh_candidates
@@ -34,30 +35,7 @@ _ROWS_PER_ROUND = 256
 _ROUNDS = 12
 _PAIRS_AT_ONCE = 3000
 _MESHES_IN_A_BLOCK = 20_000
-_ROUNDING = 1e-9
 _LONG_LIST = 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Priced:
-    """A plan with its price: one row of a plan table, and what orders it."""
-
-    row: dict[str, int]
-    step_time_s: float
-    peak_bytes: float
-    objective: float
-    devices_used: int
-
-    @property
-    def family(self) -> tuple[int, ...]:
-        """What makes it a different plan from another: the mesh, the micro-batch and the schedule."""
-        return (*(self.row[axis] for axis in MESH_AXES), self.row["schedule"])
-
-    @property
-    def order(self) -> tuple[float, ...]:
-        """By objective, then fewer devices, less recompute, more headroom, and the axes."""
-        rest = (self.devices_used, self.row["recompute"], self.peak_bytes, *(self.row[axis] for axis in AXES))
-        return (float(_comparable(num(self.objective))), *rest)
 
 
 @dataclass(kw_only=True)
@@ -87,12 +65,6 @@ class Outcome:
     elapsed_s: float = 0.0
     leanest: PlanTable | None = None
     memory_counted: bool = True
-
-
-def _comparable(objective: Num) -> Num:
-    """The objective on a scale on which values that differ by rounding alone are equal."""
-    with np.errstate(divide="ignore"):
-        return np.round(np.log(objective) / _ROUNDING)
 
 
 class Search:
@@ -153,8 +125,11 @@ class Search:
 
         Counting is for information: it is left out, and said to be, once the deadline has passed.
         """
+        nothing_fits = outcome.proven and not self.found
+        if nothing_fits:
+            outcome.elimination.counts[MEMORY] = len(meshes["tp"])
         if self._late():
-            outcome.memory_counted = False
+            outcome.memory_counted = nothing_fits
             return
         unfit = unfit_meshes(self.request, self.facts, meshes, may_fit, self.usable)
         if unfit.any():
@@ -272,7 +247,7 @@ class Search:
         if self._late() or not np.isfinite(limit):
             return Enumeration.nothing(complete=False)
         # Bound and price are computed along different paths: a plan exactly at the limit must not be lost to rounding.
-        limit *= 1.0 + _ROUNDING
+        limit *= 1.0 + ROUNDING
         rows, least, bounds = self._bounded_rows(meshes, *np.nonzero(values <= limit))
         keep = np.flatnonzero(least <= limit)
         if not len(keep):
@@ -300,7 +275,7 @@ class Search:
         priced = predict(self.facts, table, stage_table(self.request.scenario, table))
         objective = self.objective.of_plans(priced.step_time_s, table)
         fits = np.flatnonzero(priced.peak_bytes <= self.usable)
-        ties = (priced.peak_bytes, table["recompute"], table.devices_used, _comparable(objective))
+        ties = (priced.peak_bytes, table["recompute"], table.devices_used, comparable(objective))
         axes = (table[axis][fits] for axis in reversed(AXES))
         fits = fits[np.lexsort((*axes, *(column[fits] for column in ties)))]
         family = [*(table[axis][fits] for axis in MESH_AXES), table["schedule"][fits]]

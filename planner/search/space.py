@@ -70,11 +70,11 @@ def domains(request: SearchRequest) -> Domains:
     tp = within(t for t in divisors(model.num_heads) if t <= near)
     experts = divisors(model.moe.num_experts) if model.moe else (1,)
     return Domains(
-        tp=constraints.domain("tp", tp),
-        cp=constraints.domain("cp", within(cp)),
-        pp=constraints.domain("pp", within(range(1, model.num_layers + 1))),
-        ep=constraints.domain("ep", within(experts)),
-        etp=constraints.domain("etp", [1, *tp] if model.moe else [1]),
+        tp=constraints.needed("tp", tp),
+        cp=constraints.needed("cp", within(cp)),
+        pp=constraints.needed("pp", within(range(1, model.num_layers + 1))),
+        ep=constraints.needed("ep", within(experts)),
+        etp=constraints.needed("etp", [1, *tp] if model.moe else [1]),
     )
 
 
@@ -92,7 +92,7 @@ def mesh_candidates(request: SearchRequest) -> Columns:
     dp_values = constraints.domain("dp", batch_divisors)
     experts = np.array([(ep, etp) for ep in d.ep for etp in d.etp], dtype=np.int64).reshape(-1, 2)
     sizes = np.array(
-        constraints.domain("micro_batch_size", [b for b in batch_divisors if b <= _LARGEST_MICRO_BATCH]), dtype=np.int64
+        constraints.needed("micro_batch_size", [b for b in batch_divisors if b <= _LARGEST_MICRO_BATCH]), dtype=np.int64
     )
     most_dense = _MOST_MESHES // max(len(experts) * len(sizes), 1)
     dense: list[tuple[int, int, int, int]] = []
@@ -135,7 +135,7 @@ def stage_options(request: SearchRequest, pp: int) -> tuple[tuple[int, int, int]
     constraints, layers = request.constraints, request.scenario.model.num_layers
     deepest = min(_MOST_CHUNKS, max(1, (layers + 2) // pp)) if pp > 1 else 1
     offered = [SCHEDULES.index(name) for name in request.scenario.framework.schedules]
-    schedules = constraints.domain("schedule", offered)
+    schedules = constraints.needed("schedule", offered)
     rule = next(rule for rule in rules_for(request.scenario.framework) if rule.name == "schedule_fits_chunks")
 
     def fits(vpp: int, schedule: int) -> bool:
@@ -157,13 +157,17 @@ def stage_options(request: SearchRequest, pp: int) -> tuple[tuple[int, int, int]
                 continue
             seen.add(chunks)
             found.extend((vpp, int(layout), schedule) for schedule in schedules if fits(vpp, schedule))
+    if not found and pp > 1 and constraints.pinned("schedule") is not None:
+        # So that the rule can be named.
+        counts = constraints.domain("vpp", range(1, deepest + 1))[:1]
+        found = [(vpp, int(Layout.EVEN), schedule) for vpp in counts for schedule in schedules]
     return tuple(found)
 
 
 def legal_zero_stages(request: SearchRequest) -> tuple[int, ...]:
     """Stages that pins leave and that no rule on the stage alone refuses; all that pins leave when none is legal."""
     scenario = request.scenario
-    stages = request.constraints.domain("zero_stage", scenario.framework.zero_stages)
+    stages = request.constraints.needed("zero_stage", scenario.framework.zero_stages)
     column = np.array(stages, dtype=np.int64)
     legal = np.ones(len(stages), dtype=np.bool_)
     for rule in rules_for(scenario.framework):
@@ -178,7 +182,7 @@ def sharding_options(request: SearchRequest, tp: int, cp: int, dp: int) -> tuple
     Nothing sharded, or shards over all replicas, or within one scale-up domain.
     """
     constraints, scenario = request.constraints, request.scenario
-    stages = constraints.domain("zero_stage", scenario.framework.zero_stages)
+    stages = constraints.needed("zero_stage", scenario.framework.zero_stages)
     shards = {dp}
     inside = [s for s in divisors(dp) if 1 < s < dp and tp * cp * s <= scenario.cluster.scale_up_devices]
     shards.update(inside[-1:])
@@ -199,4 +203,4 @@ def sharding_options(request: SearchRequest, tp: int, cp: int, dp: int) -> tuple
 def offered_cp_comm(request: SearchRequest) -> tuple[int, ...]:
     """Codes of the CP exchanges that the framework has and pins leave."""
     offered = [CP_COMM_TYPES.index(kind) for kind in request.scenario.framework.cp_comm_types]
-    return request.constraints.domain("cp_comm_type", offered)
+    return request.constraints.needed("cp_comm_type", offered)

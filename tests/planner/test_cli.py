@@ -108,6 +108,14 @@ def test_warnings_go_to_stderr_and_into_the_answer(capsys: pytest.CaptureFixture
         (["--pin", "tp=2", "--pin", "tp=4"], ["pin", "tp=2", "tp=4"]),
         (["--pin", "tp=0..0"], ["pin", "tp=0..0", "at least 1"]),
         (["--pin", "tp=" + "9" * 5000], ["pin", "1000000000"]),
+        (["--pin", "offload=none"], ["offload", "can not be pinned"]),
+        (["--pin", "tp=3..3"], ["pin", "tp=3..3", "1, 2, 4, 8"]),
+        (["--pin", "mbs=3..3"], ["pin", "micro_batch_size", "1, 2, 4, 8"]),
+        (["--forbid", "tp=1.."], ["forbid", "tp=1..", "1, 2, 4, 8"]),
+        (["--forbid", "ep=1"], ["forbid", "ep=1", "searched are 1"]),
+        (["--forbid", "zero=0..3"], ["forbid", "zero_stage", "0, 1, 2, 3"]),
+        (["--forbid", "schedule=1f1b,interleaved_1f1b"], ["forbid", "schedule"]),
+        (["--objective", "cost", "--cluster", "tpu-v5p"], ["price-per-device-hour", "nothing is given", "tpu-v5p"]),
         (["--min-used", "nan"], ["min-used", "nan"]),
         (["--seed", "1.5"], ["seed", "'1.5'", "whole number"]),
         (["--min-used", "most"], ["min-used", "'most'", "number"]),
@@ -173,6 +181,7 @@ def test_what_cannot_fit_says_why(capsys: pytest.CaptureFixture[str], arguments:
     code, out, err = call(capsys, *SCENARIO, *arguments.split())
     assert code == 3
     assert out == ""
+    assert err.count("\n") == 1
     assert err.startswith("planner: no plan fits: ")
     for words in said:
         assert words in err
@@ -360,6 +369,31 @@ def test_a_reader_that_leaves_early_gets_no_traceback() -> None:
         code = process.wait(timeout=60)
     assert code == 5
     assert err == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("more", [[], ["--json"], ["--pin", "x", "--json"]], ids=" ".join)
+def test_an_answer_that_can_not_be_written_is_a_failure(more: list[str]) -> None:
+    command = [sys.executable, "-m", "planner.cli.main", "suggest", *SCENARIO, *more]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+    assert done.returncode == 5
+    assert done.stderr.count("\n") == 1
+    assert "No space left" in done.stderr
+
+
+def test_a_closed_stdout_is_a_failure(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert run(["suggest", *SCENARIO, "--json"]) == 5
+    assert "stdout is closed" in capsys.readouterr().err
+
+
+def test_a_missing_option_is_named_as_a_field(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capsys, "--model", "llama-3.1-8b", "--json")
+    assert code == 2
+    assert err == ""
+    problem = json.loads(out)
+    assert (problem["type"], problem["field"], problem["value"]) == ("missing", "cluster", None)
 
 
 def test_start_up_stays_light() -> None:

@@ -444,6 +444,28 @@ def test_a_mesh_beyond_the_devices_names_the_devices() -> None:
     assert "15..16 devices" in conflict["devices"]["reason"]
 
 
+def test_the_rule_that_reads_the_fewest_axes_comes_first_among_those_that_stop_as_many() -> None:
+    conflict = answered(request_of(small("dense"), ("tp=3",)))["infeasibility"]["conflict"]
+    as_many = [part["rule"] for part in conflict if part["meshes"] == conflict[0]["meshes"]]
+    assert as_many[0] == "heads_divisible_by_tp"
+    assert set(as_many) > {"heads_divisible_by_tp", "idle_devices_are_whole_nodes"}
+    assert as_many[-1] == "idle_devices_are_whole_nodes"
+
+
+def test_a_pinned_schedule_that_fits_no_chunking_names_its_rule() -> None:
+    pins = ("schedule=interleaved_1f1b", "vpp=1..1")
+    conflict = conflict_of(answered(request_of(small("dense"), (*pins, "pp=2.."))))
+    assert "needs vpp > 1" in conflict["schedule_fits_chunks"]["reason"]
+
+
+def test_what_does_not_fit_is_said_also_after_the_deadline() -> None:
+    answer = answered(request_of(with_usable("tight", 2.0), max_seconds=1e-6))
+    assert answer["status"] == "infeasible"
+    assert answer["eliminated"]["memory"] > 0
+    assert answer["infeasibility"]["conflict"][0]["rule"] == "memory"
+    assert answer["warnings"] == []
+
+
 def test_pins_that_leave_no_inner_choice_are_named() -> None:
     conflict = conflict_of(answered(request_of(small("dense"), ("vpp=2",), ("schedule=interleaved_1f1b",))))
     assert "pins" in conflict
@@ -569,7 +591,7 @@ def test_forbidding_what_the_winner_does_makes_another_one_win(name: str) -> Non
     scenario = small(name)
     winner = found_by(request_of(scenario, top=1)).best[0]
     tried = 0
-    for axis in ("tp", "cp", "pp", "dp", "ep", "micro_batch_size", "zero_stage", "num_microbatches"):
+    for axis in ("tp", "cp", "pp", "dp", "micro_batch_size", "zero_stage", "num_microbatches"):
         best = found_by(request_of(scenario, (), (f"{axis}={winner.row[axis]}",), top=1)).best
         if best:
             assert best[0].row[axis] != winner.row[axis]
