@@ -39,6 +39,11 @@ def check_plan(plan: Plan, scenario: Scenario) -> tuple[Violation, ...]:
 Findings = Iterator[tuple[str, str]]
 
 
+def _mesh_size(plan: Plan) -> int:
+    """Devices of the dense mesh; ``devices_used`` is one of the facts that are judged."""
+    return plan.tp * plan.cp * plan.dp * plan.pp
+
+
 def _contents(plan: Plan, scenario: Scenario) -> Findings:
     workload, framework = scenario.workload, scenario.framework
     for name, found, given in (
@@ -51,7 +56,7 @@ def _contents(plan: Plan, scenario: Scenario) -> Findings:
     ):
         if found != given:
             yield "plan_matches_scenario", f"{name} {found}, the scenario has {given}"
-    mesh = plan.tp * plan.cp * plan.dp * plan.pp
+    mesh = _mesh_size(plan)
     if plan.devices_used != mesh:
         yield "devices_used_is_the_mesh", f"devices_used {plan.devices_used}, tp * cp * dp * pp = {mesh}"
     # model_parallel_config.py:497 and moe_layer.py:636; dense models may leave it off.
@@ -79,7 +84,7 @@ def _contents(plan: Plan, scenario: Scenario) -> Findings:
 
 
 def _mesh(plan: Plan, scenario: Scenario) -> Findings:
-    used = plan.tp * plan.cp * plan.dp * plan.pp
+    used = _mesh_size(plan)
     node = scenario.cluster.devices_per_node
     if used > scenario.devices:
         yield "enough_devices", f"{used} devices used of {scenario.devices}"
@@ -157,7 +162,7 @@ def _sharding(plan: Plan, scenario: Scenario) -> Findings:
 
 def _megatron_shapes(plan: Plan, scenario: Scenario) -> Findings:
     model, tp = scenario.model, plan.tp
-    world = plan.tp * plan.cp * plan.dp * plan.pp
+    world = _mesh_size(plan)
     if world % (plan.etp * plan.ep * plan.pp) != 0:
         yield "expert_mesh_divides_world", f"world {world}, etp * ep * pp = {plan.etp * plan.ep * plan.pp}"
     if model.num_heads % tp != 0:

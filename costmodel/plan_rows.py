@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
 from costmodel.stages import Layout, layers_per_chunk
+from costmodel.table import mesh_size
 
 
 def encode(plan: Plan, layout: Layout) -> dict[str, int]:
@@ -56,7 +57,7 @@ def plan_of(scenario: Scenario, row: Mapping[str, int]) -> Plan:
         num_microbatches=row["num_microbatches"],
         global_batch_size=scenario.workload.global_batch_size,
         seq_len=scenario.workload.seq_len,
-        devices_used=row["tp"] * row["cp"] * row["dp"] * row["pp"],
+        devices_used=mesh_size(row),
         schedule=SCHEDULES[row["schedule"]],
         layers_per_stage=layers,
         layers_per_chunk=chunks if row["vpp"] > 1 else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -32,7 +33,10 @@ AXES: tuple[str, ...] = (
 )
 
 
-def mesh_size(columns: Mapping[str, Ints]) -> Ints:
+_Count = TypeVar("_Count", int, Ints)
+
+
+def mesh_size(columns: Mapping[str, _Count]) -> _Count:
     """Devices of the dense mesh, ``tp * cp * dp * pp``, which the expert mesh folds over."""
     return columns["tp"] * columns["cp"] * columns["dp"] * columns["pp"]
 

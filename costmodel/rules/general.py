@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.arrays import Bools, Ints
+from costmodel.arrays import Bools
 from costmodel.rules.pipeline import PIPELINE_RULES
 from costmodel.rules.rule import CATALOG, OWN, PlanColumns, Row, Rule, divisible_rule
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import CP_COMM_TYPES
+from costmodel.table import mesh_size
 
 MESH = ("tp", "cp", "dp", "pp")
 
 
-def _used(columns: PlanColumns) -> Ints:
-    return np.asarray(columns["tp"] * columns["cp"] * columns["dp"] * columns["pp"])
-
-
 def _enough_devices(scenario: Scenario, columns: PlanColumns) -> Bools:
-    return np.asarray(_used(columns) <= scenario.devices)
+    return np.asarray(mesh_size(columns) <= scenario.devices)
 
 
 def _enough_devices_reason(scenario: Scenario, row: Row) -> str:
     tp, cp, dp, pp = (row[axis] for axis in MESH)
-    return f"tp {tp} * cp {cp} * dp {dp} * pp {pp} = {tp * cp * dp * pp}, must be at most devices {scenario.devices}"
+    return f"tp {tp} * cp {cp} * dp {dp} * pp {pp} = {mesh_size(row)}, must be at most devices {scenario.devices}"
 
 
 def _idle_is_whole_nodes(scenario: Scenario, columns: PlanColumns) -> Bools:
     # Inside one node any number may be used; plans that need too many devices break `enough_devices` instead.
-    if scenario.devices <= scenario.cluster.devices_per_node:
-        return np.ones(_used(columns).shape, dtype=np.bool_)
-    idle = scenario.devices - _used(columns)
-    return np.asarray((idle < 0) | (idle % scenario.cluster.devices_per_node == 0))
+    inside = scenario.devices <= scenario.cluster.devices_per_node
+    idle = scenario.devices - mesh_size(columns)
+    return np.asarray(inside | (idle < 0) | (idle % scenario.cluster.devices_per_node == 0))
 
 
 def _idle_is_whole_nodes_reason(scenario: Scenario, row: Row) -> str:
-    used, node = row["tp"] * row["cp"] * row["dp"] * row["pp"], scenario.cluster.devices_per_node
+    used, node = mesh_size(row), scenario.cluster.devices_per_node
     idle = scenario.devices - used
     return (
         f"devices {scenario.devices} - used {used} = {idle} idle; {idle} % devices_per_node {node} = {idle % node}, "

@@ -22,7 +22,13 @@ _A2A_HEADS = "NVIDIA/TransformerEngine: all-to-all attention asks for num_heads 
 
 _A2A = CP_COMM_TYPES.index("a2a")
 
+# What several rules divide, and by what.
 _TP = ("tp", lambda _, columns: columns["tp"])
+_TP_CP = ("(tp * cp)", lambda _, columns: columns["tp"] * columns["cp"])
+_STAGE_RANKS = ("tp * cp * dp", lambda _, columns: columns["tp"] * columns["cp"] * columns["dp"])
+_HEADS = ("num_heads", lambda scenario, _: scenario.model.num_heads)
+_KV_HEADS = ("num_kv_heads", lambda scenario, _: scenario.model.num_kv_heads)
+_SEQ_LEN = ("seq_len", lambda scenario, _: scenario.workload.seq_len)
 
 
 def _has_latent_attention(scenario: Scenario) -> bool:
@@ -77,21 +83,21 @@ MEGATRON_RULES: tuple[Rule, ...] = (
         name="expert_mesh_divides_world",
         axes=("tp", "cp", "dp", "ep", "etp"),
         # The world is pp times the dividend, and the check is world % (etp * ep * pp).
-        dividend=("tp * cp * dp", lambda _, columns: columns["tp"] * columns["cp"] * columns["dp"]),
+        dividend=_STAGE_RANKS,
         divisor=("(ep * etp)", lambda _, columns: columns["ep"] * columns["etp"]),
         source=_PARALLEL_STATE + ":882",
     ),
     divisible_rule(
         name="heads_divisible_by_tp",
         axes=("tp",),
-        dividend=("num_heads", lambda scenario, _: scenario.model.num_heads),
+        dividend=_HEADS,
         divisor=_TP,
         source=_CONFIG + ":1446",
     ),
     divisible_rule(
         name="kv_heads_divisible_by_tp",
         axes=("tp",),
-        dividend=("num_kv_heads", lambda scenario, _: scenario.model.num_kv_heads),
+        dividend=_KV_HEADS,
         divisor=_TP,
         # Latent attention expands one latent to the full number of heads on every rank.
         when=lambda scenario, _: not _has_latent_attention(scenario),
@@ -138,7 +144,7 @@ MEGATRON_RULES: tuple[Rule, ...] = (
     divisible_rule(
         name="sequence_divisible_by_cp",
         axes=("cp",),
-        dividend=("seq_len", lambda scenario, _: scenario.workload.seq_len),
+        dividend=_SEQ_LEN,
         divisor=("(2 * cp)", lambda _, columns: 2 * columns["cp"]),
         when=lambda _, columns: columns["cp"] > 1,
         source=_ARGUMENTS + ":1335",
@@ -147,7 +153,7 @@ MEGATRON_RULES: tuple[Rule, ...] = (
         name="sequence_divisible_by_tp",
         axes=("tp", "cp"),
         # Sequence parallelism is on whenever tp > 1. Together with the rule above: seq_len % (cp * lcm(2, tp)).
-        dividend=("seq_len", lambda scenario, _: scenario.workload.seq_len),
+        dividend=_SEQ_LEN,
         divisor=("(cp * tp)", lambda _, columns: columns["cp"] * columns["tp"]),
         when=lambda _, columns: columns["tp"] > 1,
         source=_REPOSITORY + "megatron/core/tensor_parallel/mappings.py:72",
@@ -163,8 +169,8 @@ MEGATRON_RULES: tuple[Rule, ...] = (
     divisible_rule(
         name="a2a_heads_divisible_by_cp",
         axes=("tp", "cp", "cp_comm_type"),
-        dividend=("num_heads", lambda scenario, _: scenario.model.num_heads),
-        divisor=("(tp * cp)", lambda _, columns: columns["tp"] * columns["cp"]),
+        dividend=_HEADS,
+        divisor=_TP_CP,
         when=lambda _, columns: _uses_a2a(columns),
         source=_A2A_HEADS,
     ),
@@ -172,8 +178,8 @@ MEGATRON_RULES: tuple[Rule, ...] = (
         name="a2a_kv_heads_divisible_by_cp",
         axes=("tp", "cp", "cp_comm_type"),
         # A rank with one replicated KV head can't share it over cp, so replication needs no case of its own.
-        dividend=("num_kv_heads", lambda scenario, _: scenario.model.num_kv_heads),
-        divisor=("(tp * cp)", lambda _, columns: columns["tp"] * columns["cp"]),
+        dividend=_KV_HEADS,
+        divisor=_TP_CP,
         when=lambda scenario, columns: _uses_a2a(columns) & (not _has_latent_attention(scenario)),
         source=_A2A_HEADS,
     ),
@@ -209,7 +215,7 @@ MEGATRON_RULES: tuple[Rule, ...] = (
         name="expert_dp_divisible_by_replicas",
         axes=("tp", "cp", "dp", "ep", "etp", "zero_stage", "dp_replicate"),
         # For dense parameters dp * cp is a multiple of dp_replicate by the meaning of the axes; for experts it isn't.
-        dividend=("tp * cp * dp", lambda _, columns: columns["tp"] * columns["cp"] * columns["dp"]),
+        dividend=_STAGE_RANKS,
         divisor=(
             "(ep * etp * dp_replicate)",
             lambda _, columns: columns["ep"] * columns["etp"] * columns["dp_replicate"],

@@ -48,29 +48,28 @@ def _not_json(value: Any) -> bool:
 
 def tell_invalid(error: InvalidInput, *, as_json: bool) -> Exit:
     """Report bad input."""
-    if as_json:
-        more: dict[str, Any] = {"field": error.field, "value": error.value, "expected": error.expected}
-        if isinstance(error, UnknownName):
-            more["nearest"] = list(error.nearest)
-        sys.stdout.write(problem(error.slug, "Bad input", str(error), **more) + "\n")
-    else:
-        tell(f"planner: {error}")
+    more: dict[str, Any] = {"field": error.field, "value": error.value, "expected": error.expected}
+    if isinstance(error, UnknownName):
+        more["nearest"] = list(error.nearest)
+    _report(problem(error.slug, "Bad input", str(error), **more), str(error), as_json=as_json)
     return Exit.BAD_INPUT
 
 
 def tell_usage(message: str, *, as_json: bool) -> Exit:
     """Report a command line that can't be read."""
-    if as_json:
-        sys.stdout.write(problem("bad-usage", "Bad input", message) + "\n")
-    else:
-        tell(f"planner: {message} (see planner --help)")
+    _report(problem("bad-usage", "Bad input", message), f"{message} (see planner --help)", as_json=as_json)
     return Exit.BAD_INPUT
 
 
 def tell_failure(message: str, *, as_json: bool) -> Exit:
     """Report what is neither the user's fault nor an answer."""
-    if as_json:
-        sys.stdout.write(problem("failed", "The planner failed", message) + "\n")
-    else:
-        tell(f"planner: {message}")
+    _report(problem("failed", "The planner failed", message), message, as_json=as_json)
     return Exit.FAILED
+
+
+def _report(problem_object: str, line: str, *, as_json: bool) -> None:
+    """The problem object on stdout for programs, one line on stderr for people."""
+    if as_json:
+        sys.stdout.write(problem_object + "\n")
+    else:
+        tell(f"planner: {line}")

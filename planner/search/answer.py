@@ -65,7 +65,7 @@ def status_of(outcome: Outcome) -> str:
     ``optimal`` speaks of the best plan; whether the whole list is proven is ``proven_top_k``.
     """
     if outcome.best:
-        return "optimal" if outcome.proven or outcome.best_proven else "feasible"
+        return "optimal" if outcome.best_proven else "feasible"
     return "infeasible" if outcome.proven else "unknown"
 
 

@@ -100,8 +100,14 @@ def row_bounds(request: SearchRequest, f: Facts, rows: Columns) -> RowBound:
         body = np.minimum(body, sum((model_body_s(f, cost) for cost in passes), start=np.zeros(())))
         ends = np.minimum(ends, sum((model_ends_s(f, cost) for cost in passes), start=np.zeros(())))
     shape = (len(table),)
-    columns = {"body_s": body, "ends_s": ends, **_memory_bounds(f, o, table)}
-    return RowBound(**{name: np.broadcast_to(column, shape) for name, column in columns.items()})
+    times = {"body_s": np.broadcast_to(body, shape), "ends_s": np.broadcast_to(ends, shape)}
+    return RowBound(**times, **_memory_bounds(f, o, table))
+
+
+def memory_bounds(f: Facts, rows: Columns) -> dict[str, Num]:
+    """The fields of ``RowBound`` that are about memory, alone."""
+    table = row_table(rows)
+    return _memory_bounds(f, evaluate_terms(f, table), table)
 
 
 def _memory_bounds(f: Facts, o: dict[str, Num], table: PlanTable) -> dict[str, Num]:
@@ -124,11 +130,12 @@ def _memory_bounds(f: Facts, o: dict[str, Num], table: PlanTable) -> dict[str, N
     kept = np.where(full, o["boundary_bytes"], np.where(selective, o[f"{kind}_selective_bytes"], saved))
     gathered = np.where(zero >= 3, 2.0 * work.param_bytes, 0.0) * (dense + expert)
     const = f.cal.overhead_bytes + o["dispatch_bytes"] + gathered + np.where(full, saved - o["boundary_bytes"], 0.0)
-    return {
+    columns = {
         "const_bytes": const,
         "state_bytes": state(dense, o["shards"]) + state(expert, o["expert_shards"]),
         "activation_bytes": kept,
     }
+    return {name: np.broadcast_to(column, (len(table),)) for name, column in columns.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,11 +178,11 @@ def _alive(
 
 
 @lru_cache(maxsize=4096)
-def _stage_bounds(
-    layers: int, leading_dense: int, pp: int, options: tuple[tuple[int, int, int], ...]
-) -> tuple[StageBound, ...]:
+def stage_bounds(request: SearchRequest, pp: int) -> tuple[StageBound, ...]:
+    """The stage options of one pipeline depth with their bounds."""
+    layers, leading_dense = layer_counts(request.scenario)
     by_chunks: dict[tuple[int, int], list[int]] = {}
-    for vpp, layout, schedule in options:
+    for vpp, layout, schedule in stage_options(request, pp):
         by_chunks.setdefault((vpp, schedule), []).append(layout)
     found: list[StageBound] = []
     for (vpp, schedule), layouts in by_chunks.items():
@@ -188,12 +195,6 @@ def _stage_bounds(
         share = min(shares) if uniform else 1.0 / pp
         found.append(StageBound(vpp=vpp, schedule=schedule, layouts=tuple(layouts), waiting=waiting, share=share))
     return tuple(found)
-
-
-def stage_bounds(request: SearchRequest, pp: int) -> tuple[StageBound, ...]:
-    """The stage options of one pipeline depth with their bounds."""
-    layers, leading_dense = layer_counts(request.scenario)
-    return _stage_bounds(layers, leading_dense, pp, stage_options(request, pp))
 
 
 def step_time_bound(f: Facts, bound: StageBound, pp: int, m: Num, body: Num, ends: Num) -> Num:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from costmodel.predict import predict
 from costmodel.rules import legal_mask
 from costmodel.spec.plan import RECOMPUTES
 from costmodel.table import AXES, PlanTable, mesh_size, stage_table
-from planner.search.bounds import RowBound, least_step_time, row_bounds, with_inner, work_bound_device_s
+from planner.search.bounds import RowBound, least_step_time, memory_bounds, row_bounds, with_inner, work_bound_device_s
 from planner.search.eliminate import MEMORY, Elimination, eliminate
 from planner.search.leanest import nearest_plan, unfit_meshes
 from planner.search.master import DECISIONS, Enumeration, enumerate_below
@@ -47,7 +47,7 @@ class Outcome:
         best: different plans, best first.
         bound: no plan of the space has a lower objective; None when nothing is known.
         proven: whether nothing outside ``best`` can belong into it.
-        best_proven: whether at least its first plan is proven; ``proven`` says so too.
+        best_proven: whether at least its first plan is proven.
         within: different plans, among those priced, that the interval can't tell from the best.
         leanest: when nothing fits: the plan that needs the least memory.
         memory_counted: whether there was time to count what does not fit.
@@ -91,7 +91,8 @@ class Search:
         else:
             outcome.proven = True
         outcome.best = sorted(self.found.values(), key=lambda plan: plan.order)[: self.request.top]
-        if outcome.best and (outcome.proven or outcome.best_proven):
+        outcome.best_proven |= outcome.proven
+        if outcome.best and outcome.best_proven:
             outcome.bound = outcome.best[0].objective
         outcome.within = self._within(outcome.best)
         outcome.plans_considered = self.considered
@@ -123,19 +124,18 @@ class Search:
     def _count_memory(self, meshes: Columns, may_fit: Bools, outcome: Outcome) -> None:
         """Count the legal meshes of which no plan fits, and keep the leanest plan of all when that is every one.
 
-        Counting is for information: it is left out, and said to be, once the deadline has passed.
+        What is not known yet is for information: once the deadline has passed it is left out, and said to be.
         """
-        nothing_fits = outcome.proven and not self.found
-        if nothing_fits:
+        if outcome.proven and not self.found:
             outcome.elimination.counts[MEMORY] = len(meshes["tp"])
-        if self._late():
-            outcome.memory_counted = nothing_fits
-            return
-        unfit = unfit_meshes(self.request, self.facts, meshes, may_fit, self.usable)
-        if unfit.any():
-            outcome.elimination.counts[MEMORY] = int(unfit.sum())
-        if unfit.all():
-            outcome.leanest = nearest_plan(self.request, self.facts, meshes)
+            if not self._late():
+                outcome.leanest = nearest_plan(self.request, self.facts, meshes)
+        elif self._late():
+            outcome.memory_counted = False
+        else:
+            unfit = unfit_meshes(self.request, self.facts, meshes, may_fit, self.usable)
+            if unfit.any():
+                outcome.elimination.counts[MEMORY] = int(unfit.sum())
 
     def _within(self, best: list[Priced]) -> int:
         """Different plans priced so far whose interval, by the objective, reaches below the upper end of the best's."""
@@ -177,14 +177,8 @@ class Search:
             quick = row_bounds(request, f, with_inner(meshes, recompute=recompute, zero_stage=min((1, *zero_stages))))
             # Gathered layers can make stage 3 need more than stage 2, so both are tried.
             for zero in zero_stages[-2:]:
-                lean = row_bounds(request, f, with_inner(meshes, recompute=recompute, zero_stage=zero))
-                mixed = RowBound(
-                    body_s=quick.body_s,
-                    ends_s=quick.ends_s,
-                    const_bytes=lean.const_bytes,
-                    state_bytes=lean.state_bytes,
-                    activation_bytes=lean.activation_bytes,
-                )
+                lean = memory_bounds(f, with_inner(meshes, recompute=recompute, zero_stage=zero))
+                mixed = replace(quick, **lean)
                 value = least_step_time(request, f, meshes, mixed, self.usable)
                 least[recompute] = np.minimum(least[recompute], value)
         return least

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -130,6 +131,7 @@ def mesh_candidates(request: SearchRequest) -> Columns:
     return {axis: column[keep] for axis, column in columns.items()}
 
 
+@lru_cache(maxsize=4096)
 def stage_options(request: SearchRequest, pp: int) -> tuple[tuple[int, int, int], ...]:
     """(vpp, layout, schedule) for one pipeline depth: chunk counts that the layers allow, each distinct layout once."""
     constraints, layers = request.constraints, request.scenario.model.num_layers
