@@ -44,7 +44,7 @@ check: $(DEV)
 	$(VENV)/bin/lint-imports --no-logo
 
 bench: $(DEV)
-	$(PY) tests/bench/bench_ranking.py
+	$(PY) -m tests.bench.bench_ranking
 
 format: $(DEV)
 	$(VENV)/bin/ruff check --fix .

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from costmodel.arrays import num
-from costmodel.calibration.calibration import load_calibration
+from costmodel.calibration.calibration import Calibration, load_calibration
 from costmodel.catalog.cluster_catalog import load_cluster
 from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
 from costmodel.catalog.model_catalog import load_model
@@ -23,6 +23,9 @@ from costmodel.spec.workload import Workload
 from costmodel.table import PlanTable, stage_table
 from costmodel.terms.term import Axes
 
+UNCALIBRATED = Calibration(name="none", retrieved="", source="", parameters=())
+"""For what needs no calibration, as the rules don't."""
+
 
 def scenario_of(
     model: str | ModelSpec = "llama-3-8b",
@@ -33,9 +36,13 @@ def scenario_of(
     *,
     precision: str = "bf16",
     optimizer: str = "adamw",
+    calibration: Calibration | None = None,
     **framework: Any,
 ) -> Scenario:
-    """A training step under Megatron-Core and the shipped calibration; names are those of the catalog."""
+    """A training step under Megatron-Core and the shipped calibration; names are those of the catalog.
+
+    ``framework`` are changes to the framework, ``version="0.13"`` say.
+    """
     return Scenario(
         model=load_model(model) if isinstance(model, str) else model,
         cluster=load_cluster(cluster) if isinstance(cluster, str) else cluster,
@@ -47,8 +54,13 @@ def scenario_of(
             optimizer=load_optimizer(optimizer),
         ),
         framework=load_framework("megatron-core").model_copy(update=framework),
-        calibration=load_calibration(),
+        calibration=calibration or load_calibration(),
     )
+
+
+def divisors(value: int) -> list[int]:
+    """All divisors, the plain way: it shares nothing with what the search uses."""
+    return [d for d in range(1, value + 1) if value % d == 0]
 
 
 def padded_vocab(model: ModelSpec, tp: int, multiple: int = 128) -> int:

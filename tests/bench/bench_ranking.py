@@ -1,6 +1,6 @@
 """How fast plans are ranked, and how long whole searches take. Run it with `make bench`, or from the root of the tree:
 
-    python tests/bench/bench_ranking.py
+    python -m tests.bench.bench_ranking
 
 It measures (a) the ranking form on the whole space of Llama 3.1 405B on 16,384 H100, (b) the same model asked for one
 plan at a time, in the same run, and (c) eight searches from the question to the proof.
@@ -12,23 +12,17 @@ import time
 
 import numpy as np
 
-from costmodel.calibration.calibration import load_calibration
-from costmodel.catalog.cluster_catalog import load_cluster
-from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
-from costmodel.catalog.model_catalog import load_model
 from costmodel.facts import Facts
 from costmodel.predict import predict
 from costmodel.rules import legal_mask
 from costmodel.scenario import Scenario
-from costmodel.spec.plan import RECOMPUTES
-from costmodel.spec.workload import Workload
 from costmodel.table import PlanTable, stage_table
 from planner.search.answer import status_of
-from planner.search.eliminate import eliminate
 from planner.search.request import SearchRequest
-from planner.search.rows import expand, rows_of
+from planner.search.rows import expand
 from planner.search.solve import Search
-from planner.search.space import mesh_candidates
+from tests.scenarios import scenario_of
+from tests.searches import every_row
 
 REPEATS = 5
 ONE_BY_ONE = 300
@@ -48,31 +42,10 @@ QUESTIONS = (
 OTHERS = "171-1,330; 1,700; 7 plans/s"
 
 
-def scenario_of(model: str, cluster: str, devices: int, batch: int, seq_len: int) -> Scenario:
-    """A training step in bf16 with AdamW under Megatron-Core."""
-    return Scenario(
-        model=load_model(model),
-        cluster=load_cluster(cluster),
-        devices=devices,
-        workload=Workload(
-            global_batch_size=batch,
-            seq_len=seq_len,
-            precision=load_precision("bf16"),
-            optimizer=load_optimizer("adamw"),
-        ),
-        framework=load_framework("megatron-core"),
-        calibration=load_calibration(),
-    )
-
-
 def all_plans(scenario: Scenario) -> PlanTable:
     """Every legal plan of every legal mesh."""
     request = SearchRequest(scenario=scenario)
-    candidates = mesh_candidates(request)
-    legal = eliminate(request, candidates).legal
-    meshes = {axis: column[legal] for axis, column in candidates.items()}
-    recompute, mesh = (grid.ravel() for grid in np.indices((len(RECOMPUTES), len(meshes["tp"]))))
-    table, _ = expand(request, rows_of(request, meshes, recompute, mesh)[0])
+    table, _ = expand(request, every_row(request))
     return table.take(legal_mask(scenario, table))
 
 

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costmodel.calibration.calibration import Calibration
-from costmodel.catalog.cluster_catalog import load_cluster
-from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
+from costmodel.catalog.framework_catalog import load_framework
 from costmodel.catalog.model_catalog import load_model
 from costmodel.checker import check_plan
 from costmodel.errors import UnknownName
@@ -19,9 +17,9 @@ from costmodel.rules import broken, broken_by, rules_for
 from costmodel.scenario import Scenario
 from costmodel.spec.model import ModelSpec
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
-from costmodel.spec.workload import Workload
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import AXES, PlanTable
+from tests import scenarios
 
 INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
 
@@ -60,22 +58,11 @@ def scenario_of(
     seq_len: int,
     version: str = "0.16",
     cluster: str = "dgx-h100",
-    optimizer: str = "adamw",
-    **framework: Any,
+    **how: Any,
 ) -> Scenario:
     """A question under one version of Megatron-Core; rules need no calibration."""
-    return Scenario(
-        model=model,
-        cluster=load_cluster(cluster),
-        devices=devices,
-        workload=Workload(
-            global_batch_size=batch,
-            seq_len=seq_len,
-            precision=load_precision("bf16"),
-            optimizer=load_optimizer(optimizer),
-        ),
-        framework=load_framework("megatron-core", version).model_copy(update=framework),
-        calibration=Calibration(name="none", retrieved="", source="", parameters=()),
+    return scenarios.scenario_of(
+        model, cluster, devices, batch, seq_len, version=version, calibration=scenarios.UNCALIBRATED, **how
     )
 
 

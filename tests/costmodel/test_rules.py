@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodel.calibration.calibration import Calibration
-from costmodel.catalog.cluster_catalog import load_cluster
-from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
-from costmodel.catalog.model_catalog import load_model
+from costmodel.catalog.framework_catalog import load_framework
 from costmodel.errors import UnknownName
 from costmodel.rules import Rule, broken, broken_by, legal_mask, rules_for
 from costmodel.rules.general import GENERAL_RULES
@@ -20,9 +17,9 @@ from costmodel.rules.megatron import MEGATRON_RULES
 from costmodel.rules.rule import as_columns
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
-from costmodel.spec.workload import Workload
 from costmodel.stages import Layout
 from costmodel.table import PlanTable
+from tests import scenarios
 
 INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
 GPIPE = SCHEDULES.index("gpipe")
@@ -49,22 +46,10 @@ BASE = {
 }
 
 
-def scenario_of(
-    model: str = "llama-3-8b", version: str = "0.16", optimizer: str = "adamw", **framework: Any
-) -> Scenario:
+def scenario_of(model: str = "llama-3-8b", version: str = "0.16", **how: Any) -> Scenario:
     """128 sequences of 8192 on 64 H100s under one version of Megatron-Core."""
-    return Scenario(
-        model=load_model(model),
-        cluster=load_cluster("dgx-h100"),
-        devices=64,
-        workload=Workload(
-            global_batch_size=128,
-            seq_len=8192,
-            precision=load_precision("bf16"),
-            optimizer=load_optimizer(optimizer),
-        ),
-        framework=load_framework("megatron-core", version).model_copy(update=framework),
-        calibration=Calibration(name="none", retrieved="", source="", parameters=()),
+    return scenarios.scenario_of(
+        model, "dgx-h100", 64, 128, 8192, version=version, calibration=scenarios.UNCALIBRATED, **how
     )
 
 

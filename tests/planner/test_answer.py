@@ -14,10 +14,9 @@ from costmodel.facts import Facts
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import Plan
 from planner.search.answer import answer_of, status_of
-from planner.search.constraints import Constraints
-from planner.search.request import SearchRequest
 from planner.search.solve import Search
 from tests.scenarios import scenario_of
+from tests.searches import request_of
 
 MTP = load_model("deepseek-v3").model_copy(update={"num_layers": 8})
 
@@ -63,7 +62,7 @@ PLAN_KEYS = {
 
 
 def answer_to(scenario: Scenario, pins: tuple[str, ...] = (), **how: Any) -> dict[str, Any]:
-    request = SearchRequest(scenario=scenario, constraints=Constraints.parse(pins, ()), **how)
+    request = request_of(scenario, pins, **how)
     answer = answer_of(request, Facts.of(scenario), Search(request).run())
     # What programs get has been through JSON: no numpy numbers, no tuples, no NaN.
     text = json.dumps(answer, allow_nan=False)
@@ -236,7 +235,7 @@ def test_a_sequence_beyond_the_models_positions_is_answered_with_a_warning() -> 
 
 def test_the_status_says_what_is_proven() -> None:
     scenario, pins = QUESTIONS["dense"]
-    request = SearchRequest(scenario=scenario, constraints=Constraints.parse(pins, ()))
+    request = request_of(scenario, pins)
     outcome = Search(request).run()
     assert status_of(outcome) == "optimal"
     outcome.proven, outcome.best_proven = False, True

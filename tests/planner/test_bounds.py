@@ -29,14 +29,13 @@ from planner.search.bounds import (
     step_time_bound,
     with_inner,
 )
-from planner.search.constraints import Constraints
-from planner.search.eliminate import eliminate
 from planner.search.master import DECISIONS, enumerate_below
 from planner.search.objective import Objective
 from planner.search.request import SearchRequest
-from planner.search.rows import expand, rows_of
-from planner.search.space import ROW_AXES, mesh_candidates
-from tests.scenarios import scenario_of
+from planner.search.rows import expand
+from planner.search.space import ROW_AXES
+from tests.scenarios import divisors, scenario_of
+from tests.searches import every_row, request_of
 
 ROUNDING = 1.0 + 1e-12
 PLANS = 2500
@@ -61,12 +60,7 @@ BOUNDED = list(CASES)
 
 
 def scenario_named(name: str) -> Scenario:
-    model, cluster, devices, batch, seq_len = CASES[name]
-    return scenario_of(model, cluster, devices, batch, seq_len)
-
-
-def divisors(value: int) -> list[int]:
-    return [d for d in range(1, value + 1) if value % d == 0]
+    return scenario_of(*CASES[name])
 
 
 def random_plans(scenario: Scenario, seed: int, wanted: int) -> PlanTable:
@@ -231,12 +225,7 @@ def test_the_bound_over_all_cp_exchanges_is_that_of_the_cheapest(name: str) -> N
     scenario = scenario_named(name)
     facts = Facts.of(scenario)
     rows = rows_from(random_plans(scenario, seed=1, wanted=500))
-    each = [
-        row_bounds(
-            SearchRequest(scenario=scenario, constraints=Constraints.parse([f"cp_comm={kind}"], [])), facts, rows
-        )
-        for kind in CP_COMM_TYPES
-    ]
+    each = [row_bounds(request_of(scenario, [f"cp_comm={kind}"]), facts, rows) for kind in CP_COMM_TYPES]
     every = row_bounds(SearchRequest(scenario=scenario), facts, rows)
     cheapest = np.minimum.reduce([one.body_s for one in each])
     assert (every.body_s <= cheapest).all()
@@ -263,19 +252,9 @@ MASTERS: dict[str, Any] = {
 @pytest.mark.parametrize("name", list(MASTERS))
 def test_the_master_lists_every_plan_that_the_exact_price_puts_under_the_limit(name: str, kind: Any) -> None:
     scenario, pins = MASTERS[name]
-    request = SearchRequest(
-        scenario=scenario,
-        constraints=Constraints.parse(pins, ()),
-        objective=kind,
-        price_per_device_hour=2.0,
-        min_used=0.9,
-    )
+    request = request_of(scenario, pins, objective=kind, price_per_device_hour=2.0, min_used=0.9)
     facts, usable = Facts.of(scenario), float(scenario.usable_bytes)
-    candidates = mesh_candidates(request)
-    legal = eliminate(request, candidates).legal
-    meshes = {axis: column[legal] for axis, column in candidates.items()}
-    mesh, recompute = (grid.ravel() for grid in np.indices((int(legal.sum()), 3)))
-    rows, _ = rows_of(request, meshes, recompute, mesh)
+    rows = every_row(request)
     table, _ = expand(request, rows)
     table = table.take(legal_mask(scenario, table))
     exact = predict(facts, table, stage_table(scenario, table))
@@ -304,13 +283,9 @@ def test_the_master_lists_every_plan_that_the_exact_price_puts_under_the_limit(n
 def test_rounding_to_integers_never_cuts_what_lies_on_the_limit(name: str) -> None:
     """Limits on time and memory that are the bounds of one decision itself: it and all below it are listed."""
     scenario, pins = MASTERS[name]
-    request = SearchRequest(scenario=scenario, constraints=Constraints.parse(pins, ()))
+    request = request_of(scenario, pins)
     facts = Facts.of(scenario)
-    candidates = mesh_candidates(request)
-    legal = eliminate(request, candidates).legal
-    meshes = {axis: column[legal] for axis, column in candidates.items()}
-    mesh, recompute = (grid.ravel() for grid in np.indices((int(legal.sum()), 3)))
-    rows, _ = rows_of(request, meshes, recompute, mesh)
+    rows = every_row(request)
     bounds = row_bounds(request, facts, rows)
     decisions, times, needs, uneven = [], [], [], []
     for pp in np.unique(rows["pp"]).tolist():

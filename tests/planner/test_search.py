@@ -25,10 +25,10 @@ from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import PlanTable, stage_table
 from planner.search.answer import answer_of
-from planner.search.constraints import Constraints
 from planner.search.request import SearchRequest
 from planner.search.solve import Outcome, Search
-from tests.scenarios import scenario_of
+from tests.scenarios import divisors, scenario_of
+from tests.searches import request_of
 
 FAMILY = ("tp", "cp", "pp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches", "schedule")
 Row = dict[str, int]
@@ -47,14 +47,7 @@ SMALL = {
 
 
 def small(name: str) -> Scenario:
-    model, cluster, devices, batch, seq_len = SMALL[name]
-    return scenario_of(model, cluster, devices, batch, seq_len)
-
-
-def request_of(
-    scenario: Scenario, pins: tuple[str, ...] = (), forbids: tuple[str, ...] = (), **how: Any
-) -> SearchRequest:
-    return SearchRequest(scenario=scenario, constraints=Constraints.parse(pins, forbids), **how)
+    return scenario_of(*SMALL[name])
 
 
 def found_by(request: SearchRequest) -> Outcome:
@@ -66,10 +59,6 @@ def answered(request: SearchRequest) -> dict[str, Any]:
 
 
 # -- the oracle: nothing below imports the space, the bounds, the rows or the master ---------------------------------
-
-
-def divisors(value: int) -> list[int]:
-    return [d for d in range(1, value + 1) if value % d == 0]
 
 
 def meshes_of(scenario: Scenario, least: int) -> Iterator[Row]:

@@ -10,7 +10,6 @@ import pytest
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
-from planner.search.constraints import Constraints
 from planner.search.request import SearchRequest
 from planner.search.space import (
     MESH_AXES,
@@ -22,14 +21,9 @@ from planner.search.space import (
     stage_options,
 )
 from tests.scenarios import scenario_of
+from tests.searches import request_of
 
 ONE_F_ONE_B, INTERLEAVED = SCHEDULES.index("1f1b"), SCHEDULES.index("interleaved_1f1b")
-
-
-def request_of(
-    scenario: Scenario, pins: tuple[str, ...] = (), forbids: tuple[str, ...] = (), **how: Any
-) -> SearchRequest:
-    return SearchRequest(scenario=scenario, constraints=Constraints.parse(pins, forbids), **how)
 
 
 def meshes(request: SearchRequest) -> list[dict[str, int]]:
