@@ -134,7 +134,7 @@ class HardwareFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkFacts:
-    """The step and the recipe: bytes per parameter and per activation element."""
+    """The step and the recipe: bytes per parameter and per activation element; 1 or 0 for what is or isn't in use."""
 
     seq_len: Num
     param_bytes: Num
@@ -146,6 +146,8 @@ class WorkFacts:
     recompute_activation: Num
     recompute_attention: Num
     recompute_latent: Num
+    sequence_parallel: Num
+    fused_attention: Num
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,6 +230,8 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
         recompute_activation=num("moe_act" in modules),
         recompute_attention=num("core_attn" in modules),
         recompute_latent=num("mla_up_proj" in modules),
+        sequence_parallel=num(scenario.sequence_parallel),
+        fused_attention=num(scenario.fused_attention),
     )
 
 

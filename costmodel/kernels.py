@@ -20,6 +20,9 @@ Dao 2023, arXiv 2307.08691, section 3.1.2.
 """
 
 
+_SCORE_TRAFFIC_BYTES = (1.0 + 2.0 + 2.0 + 1.0) * 2.0 + 1.0  # passes over 16-bit scores, and a mask of one byte
+
+
 def gemm_s(f: Facts, m: Num, n: Num, k: Num, *, peak_flops: Num | None = None) -> Num:
     """Seconds of ``[m, k] @ [k, n]``; zero when a size is zero.
 
@@ -52,10 +55,30 @@ def attention_core_flops(f: Facts, tokens: Num, heads: Num) -> Num:
 
 
 def attention_core_s(f: Facts, tokens: Num, heads: Num) -> tuple[Num, Num]:
-    """Forward and backward seconds of the attention core, fused (FlashAttention-like)."""
+    """Forward and backward seconds of the attention core, fused (FlashAttention-like) or with its scores in memory."""
     forward = attention_core_flops(f, tokens, heads) / (f.hardware.attention_peak_flops * f.cal.attention_efficiency)
     forward = (f.cal.gemm_launch_s + forward) * f.cal.compute_multiplier
-    return forward, forward * FLASH_BACKWARD_OVER_FORWARD
+    backward = forward * FLASH_BACKWARD_OVER_FORWARD
+    if (f.work.fused_attention > 0).all():
+        return forward, backward
+    unfused = _unfused_core_s(f, tokens, heads)
+    fused = f.work.fused_attention > 0
+    return np.where(fused, forward, unfused), np.where(fused, backward, unfused * BACKWARD_OVER_FORWARD)
+
+
+def _unfused_core_s(f: Facts, tokens: Num, heads: Num) -> Num:
+    """Forward seconds of two batched GEMMs over the whole score matrix and the passes between them.
+
+    Per score: written, read and written by the softmax, read and written with a mask by dropout, read (Korthikanti
+    2022, arXiv 2205.05198, section 4.1, has what of it is kept).
+    """
+    cal, model = f.cal, f.model
+    widths = model.qk_head_dim + model.v_head_dim
+    efficiency = cal.gemm_efficiency * widths / (widths + 2.0 * cal.gemm_k_half)
+    flops = 2.0 * tokens * f.work.seq_len * heads * widths
+    products = cal.gemm_launch_s * 2.0 + flops / (f.hardware.attention_peak_flops * efficiency)
+    passes = memory_bound_s(f, tokens * f.work.seq_len * heads * _SCORE_TRAFFIC_BYTES)
+    return products * cal.compute_multiplier + passes
 
 
 def memory_bound_s(f: Facts, moved_bytes: Num) -> Num:

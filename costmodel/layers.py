@@ -142,19 +142,25 @@ def backward_cost(f: Facts, o: Outputs, recompute: Num) -> PassCost:
 
     mlp = o["dense_mlp_s"] * BACKWARD_OVER_FORWARD + o["dense_activation_s"] * POINTWISE_BACKWARD
     experts = o["expert_mlp_s"] * BACKWARD_OVER_FORWARD + o["expert_activation_s"] * POINTWISE_BACKWARD
+    dense: Parts = attention | {"mlp": mlp, "tp_comm": tp + tp_mlp}
+    moe: Parts = attention | {
+        "experts": experts,
+        "tp_comm": tp + tp_experts,
+        "ep_comm": o["ep_exchange_s"] * cal.ep_exposed_share,
+    }
     return PassCost(
-        dense=attention | {"mlp": mlp, "tp_comm": tp + tp_mlp, "recompute": recomputed(forward.dense, again)},
-        moe=attention
-        | {
-            "experts": experts,
-            "tp_comm": tp + tp_experts,
-            "ep_comm": o["ep_exchange_s"] * cal.ep_exposed_share,
-            "recompute": recomputed(forward.moe, again_moe),
-        },
+        dense=dense | {"recompute": recomputed(forward.dense, again)} | _host_bound(o, forward.dense, dense),
+        moe=moe | {"recompute": recomputed(forward.moe, again_moe)} | _host_bound(o, forward.moe, moe),
         embedding={"embedding": o["embedding_s"]},
         head={"head": o["head_backward_s"]},
         mtp={"mtp": o["mtp_projection_s"] * BACKWARD_OVER_FORWARD},
     )
+
+
+def _host_bound(o: Outputs, forward: Parts, backward: Parts) -> Parts:
+    """What the device waits for launches in one layer, where its framework is known to be that slow."""
+    floor = o["host_layer_s"]
+    return {"host": np.maximum(floor - total(forward) - total(backward), 0.0)} if (floor > 0).any() else {}
 
 
 def _some(size_bytes: Num, latency_s: Num, s_per_byte: Num) -> Num:

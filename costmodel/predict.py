@@ -38,6 +38,7 @@ from costmodel.terms.attention import ATTENTION
 from costmodel.terms.communication import CONTEXT_PARALLEL, EXPERT_PARALLEL, PIPELINE_PARALLEL, TENSOR_PARALLEL
 from costmodel.terms.data_parallel import DATA_PARALLEL
 from costmodel.terms.ends import ENDS
+from costmodel.terms.host import HOST
 from costmodel.terms.mlp import DENSE_MLP, EXPERTS
 from costmodel.terms.state import PARAMETERS, shard_share
 from costmodel.terms.term import Axes, Term
@@ -47,6 +48,7 @@ TERMS: tuple[Term, ...] = (
     DENSE_MLP,
     EXPERTS,
     ENDS,
+    HOST,
     TENSOR_PARALLEL,
     CONTEXT_PARALLEL,
     EXPERT_PARALLEL,
@@ -264,7 +266,7 @@ class _Work:
         parts["pp_comm"] = self.m * self.boundary
         parts["dp_comm"] = parts.get("dp_comm", np.zeros(())) + at_critical(self.reduction)
         parts["optimizer"] = at_critical(self.optimizer)
-        parts["host"] = self.m * self.host + self.f.cal.fixed_step_s
+        parts["host"] = parts.get("host", np.zeros(())) + self.m * self.host + self.f.cal.fixed_step_s
         waited = self.step_time_s - total(parts)
         # What rounding leaves of nothing is nothing.
         parts["bubble"] = np.where(np.abs(waited) < _ROUNDING * self.step_time_s, 0.0, waited)

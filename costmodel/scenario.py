@@ -16,6 +16,8 @@ class Scenario(Frozen):
 
     Attributes:
         min_free_bytes: memory to keep free on every device, where that is more than the calibration leaves free.
+        sequence_parallel: whether tensor parallelism also cuts norms and residuals, as in every plan of a search.
+        fused_attention: whether scores stay on chip (FlashAttention) instead of in device memory.
     """
 
     model: ModelSpec
@@ -25,6 +27,8 @@ class Scenario(Frozen):
     framework: FrameworkSpec
     calibration: Calibration
     min_free_bytes: NonNegativeInt | None = None
+    sequence_parallel: bool = True
+    fused_attention: bool = True
 
     @property
     def resolved(self) -> Resolved:

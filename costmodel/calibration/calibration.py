@@ -54,6 +54,9 @@ class Parameters:
         gradient_wire_bytes, parameter_wire_bytes: bytes per parameter on the wire in reduction and gather.
         fixed_step_s, fixed_microbatch_s, fixed_chunk_s: host work per step, per micro-batch, and for each of its
             chunks.
+        host_layer_s: least time of one layer, forward and backward, for one micro-batch: the host's launches.
+        host_pipeline_layer_s, host_pipeline_layer_tp_s: the same in a pipeline that leaves the scale-up domain, and
+            what every tensor-parallel rank adds to it.
         optimizer_traffic_bytes: bytes that the optimizer step moves per parameter it owns.
         expert_imbalance: tokens of the fullest device over the mean.
         activation_coefficient: saved activations as measured over as counted.
@@ -95,6 +98,9 @@ class Parameters:
     fixed_step_s: Num
     fixed_microbatch_s: Num
     fixed_chunk_s: Num
+    host_layer_s: Num
+    host_pipeline_layer_s: Num
+    host_pipeline_layer_tp_s: Num
     optimizer_traffic_bytes: Num
     expert_imbalance: Num
     activation_coefficient: Num

@@ -44,7 +44,7 @@ def score_matrix_bytes_per_token(*, heads: Num, seq_len: Num, dropout: float = 1
 
 
 def _layer(f: Facts, x: Axes) -> Outputs:
-    t, element, shards = shapes.tokens(f, x), f.work.activation_bytes, shapes.sequence_shards(x)
+    t, element, shards = shapes.tokens(f, x), f.work.activation_bytes, shapes.sequence_shards(f, x)
     model = f.model
     output = shapes.heads(f, x) * model.v_head_dim
     qkv = shapes.qkv_width(f, x)
@@ -56,6 +56,9 @@ def _layer(f: Facts, x: Axes) -> Outputs:
     shared = (up + 1.0) * model.shared_ffn / x.tp
     expert_in = routed * (model.hidden + up * model.expert_ffn / x.etp) + shared
     expert_out = routed * model.expert_ffn / x.etp
+
+    scores = score_matrix_bytes_per_token(heads=shapes.heads(f, x), seq_len=f.work.seq_len)
+    scores = scores * (1.0 - f.work.fused_attention)
 
     def saved(kind_in: Num, kind_out: Num, selective: bool) -> Num:
         keep_norms = 1.0 - f.work.recompute_norms if selective else 1.0
@@ -70,7 +73,8 @@ def _layer(f: Facts, x: Axes) -> Outputs:
             element_bytes=element,
             norms_saved=keep_norms,
         )
-        return t * per_token * f.cal.activation_coefficient
+        keep_scores = 1.0 - f.work.recompute_attention if selective else 1.0
+        return t * (per_token + scores * keep_scores) * f.cal.activation_coefficient
 
     boundary = t * model.hidden * element / shards
     return {

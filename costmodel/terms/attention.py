@@ -32,7 +32,7 @@ def _projections_s(f: Facts, x: Axes) -> tuple[Num, Num]:
 
 def _evaluate(f: Facts, x: Axes) -> Outputs:
     element = f.work.activation_bytes
-    sharded = shapes.tokens(f, x) / shapes.sequence_shards(x) * f.model.hidden * element
+    sharded = shapes.tokens(f, x) / shapes.sequence_shards(f, x) * f.model.hidden * element
     rotary = shapes.tokens(f, x) * _ROTARY_TENSORS * element
     rotary = rotary * (shapes.heads(f, x) + shapes.kv_heads(f, x)) * f.model.qk_head_dim
     norms = memory_bound_s(f, f.model.norms * _NORM_TENSORS * sharded)

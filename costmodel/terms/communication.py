@@ -76,8 +76,12 @@ def _expert_parallel(f: Facts, x: Axes) -> Outputs:
 
 
 def _pipeline_parallel(f: Facts, x: Axes) -> Outputs:
-    """One activation of ``b s h / (c t)`` to the next stage (each tp rank sends its shard)."""
-    size = shapes.tokens(f, x) / shapes.sequence_shards(x) * f.model.hidden * f.work.activation_bytes
+    """One activation of ``b s h / (c t)`` to the next stage: each tp rank sends its shard.
+
+    Without sequence parallelism too: the copies are cut and gathered again (Narayanan 2021, arXiv 2104.04473, section
+    4.1).
+    """
+    size = shapes.tokens(f, x) / x.tp * f.model.hidden * f.work.activation_bytes
     return {"pp_boundary_s": np.where(x.pp > 1.0, neighbours(f, x.pp, x.tp * x.cp * x.dp).seconds(size), 0.0)}
 
 

@@ -15,7 +15,7 @@ def _ends(f: Facts, x: Axes) -> Outputs:
     head = gemm_s(f, t, vocab, h, peak_flops=f.hardware.attention_peak_flops)
     loss = memory_bound_s(f, t * vocab * f.cal.loss_traffic_bytes)
     # Gather of rows and scatter-add of their gradient in fp32.
-    embedding = memory_bound_s(f, t * h * (2.0 * element + 3.0 * 4.0) / shapes.sequence_shards(x))
+    embedding = memory_bound_s(f, t * h * (2.0 * element + 3.0 * 4.0) / shapes.sequence_shards(f, x))
     return {
         "head_s": head,
         "head_backward_s": head * BACKWARD_OVER_FORWARD,

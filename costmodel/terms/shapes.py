@@ -14,9 +14,9 @@ def tokens(f: Facts, x: Axes) -> Num:
     return x.micro_batch_size * f.work.seq_len / x.cp
 
 
-def sequence_shards(x: Axes) -> Num:
-    """Over how many ranks the norm and residual regions are cut: tp, since sequence parallelism always goes with it."""
-    return x.tp
+def sequence_shards(f: Facts, x: Axes) -> Num:
+    """Over how many ranks the norm and residual regions are cut: tp with sequence parallelism, else 1."""
+    return np.where(f.work.sequence_parallel > 0, x.tp, 1.0)
 
 
 def kv_heads(f: Facts, x: Axes) -> Num:

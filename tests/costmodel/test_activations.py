@@ -177,3 +177,23 @@ def test_multi_token_prediction_keeps_a_layer_more_on_the_last_stage() -> None:
     with_mtp, without = (broken_down(case, plan_row(16, pp=4)).memory["activations"][0] for case in (scenario, plain))
     layer = float(one_layer(Facts.of(scenario))["moe_saved_bytes"][0])
     assert with_mtp - without == pytest.approx([0, 0, 0, layer])
+
+
+def switched(**uses: bool) -> Facts:
+    scenario = scenario_of(GPT, seq_len=2048).model_copy(update=uses)
+    return recalibrated(Facts.of(scenario), activation_coefficient=1)
+
+
+@pytest.mark.parametrize("t", [1, 8])
+def test_scores_in_memory_add_what_the_published_formula_counts(t: int) -> None:
+    """Korthikanti 2022, equation 2: a core that isn't fused saves ``5 a s^2 b / t`` more."""
+    fused, unfused = (switched(fused_attention=fused) for fused in (True, False))
+    more = [one_layer(facts, tp=t, micro_batch_size=4)["dense_saved_bytes"] for facts in (unfused, fused)]
+    assert more[0] - more[1] == pytest.approx(5 * 96 * 2048**2 * 4 / t)
+
+
+def test_without_sequence_parallelism_the_norm_regions_stay_whole() -> None:
+    """Korthikanti 2022, equation 2 against 4: ``10 s b h`` stay whole, of which 2 are dropout masks."""
+    cut, whole = (switched(sequence_parallel=used) for used in (True, False))
+    saved = [one_layer(facts, tp=8)["dense_saved_bytes"] for facts in (whole, cut)]
+    assert saved[0] - saved[1] == pytest.approx((10 - 2) * 2048 * 12288 * (1 - 1 / 8))

@@ -148,6 +148,19 @@ def test_attention_backward_is_five_gemms_to_two() -> None:
     assert backward / forward == pytest.approx(2.5)
 
 
+def test_a_core_that_is_not_fused_computes_the_whole_score_matrix_and_moves_it() -> None:
+    """Twice the causal FLOPs; Korthikanti 2022 (arXiv 2205.05198), section 4.1 has the tensors."""
+    unfused = scenario_of("gpt2", seq_len=1024).model_copy(update={"fused_attention": False})
+    facts, tokens, heads = Facts.of(unfused), num(4096), num(12)
+    whole = ideal(facts)
+    forward, backward = attention_core_s(whole, tokens, heads)
+    flops = 2 * attention_core_flops(whole, tokens, heads)
+    assert forward == pytest.approx(flops / float(whole.hardware.attention_peak_flops))
+    assert backward == pytest.approx(2 * forward)
+    moved = 4096 * 1024 * 12 * 13 / (3.35e12 * float(facts.cal.pointwise_efficiency))
+    assert attention_core_s(facts, tokens, heads)[0] > moved > attention_core_s(H100, tokens, heads)[0]
+
+
 def test_memory_bound_pass_moves_its_bytes_at_the_reachable_bandwidth() -> None:
     reachable = H100.hardware.memory_bandwidth * H100.cal.pointwise_efficiency
     assert memory_bound_s(H100, num(1e9)) == pytest.approx(1e9 / reachable)
