@@ -1,0 +1,27 @@
+"""What a predictor says of one run: a row of PREDICTIONS.csv."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunPrediction:
+    """None is "no prediction", and ``reason`` says why.
+
+    Attributes:
+        feasible: whether the fullest stage fits and the plan is legal.
+        step_time_low_s, step_time_high_s: the interval that a measured step time should lie in, nine times of ten.
+        peak_mem_gb: GiB, of what the run's ``mem_kind`` names.
+        provenance: analytic, calibrated or measured; empty without a prediction.
+        reason: what was assumed, fell back or stood in the way.
+    """
+
+    id: str
+    feasible: bool | None = None
+    step_time_s: float | None = None
+    step_time_low_s: float | None = None
+    step_time_high_s: float | None = None
+    peak_mem_gb: float | None = None
+    provenance: str = ""
+    reason: str = ""
