@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from costmodel.arrays import Num, num
+from costmodel.arrays import Ints, Num, num
 from costmodel.calibration.calibration import Parameters, stack
 from costmodel.errors import InvalidInput
 from costmodel.scenario import Scenario
@@ -180,7 +180,7 @@ class Facts:
             cal=stack([row.cal for row in rows]),
         )
 
-    def take(self, rows: slice) -> Facts:
+    def take(self, rows: slice | Ints) -> Facts:
         """The same facts for some rows; scalars hold for any."""
         return Facts(
             model=_sliced(self.model, rows),
@@ -238,7 +238,7 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
 _Group = TypeVar("_Group", ModelFacts, HardwareFacts, WorkFacts, Parameters)
 
 
-def _sliced(group: _Group, rows: slice) -> _Group:
+def _sliced(group: _Group, rows: slice | Ints) -> _Group:
     """Columns cut to ``rows``; scalars as they are."""
 
     def cut(value: Num) -> Num:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -125,22 +125,43 @@ def layer_counts(scenario: Scenario) -> tuple[int, int]:
     return scenario.model.num_layers, scenario.model.num_dense_layers
 
 
+def stage_table_of(scenarios: Sequence[Scenario], which: Ints, table: PlanTable) -> StageTable:
+    """The stages that can be the worst, of plans of different scenarios; the first stage always comes first.
+
+    Args:
+        which: position in ``scenarios`` of each row's scenario.
+    """
+    shapes: dict[Any, int] = {}
+    shape_of = np.array([shapes.setdefault(layer_counts(scenario), len(shapes)) for scenario in scenarios])[which]
+    pp, vpp, layout = table["pp"], table["vpp"], table["layout"]
+    first, inverse = distinct([shape_of, pp, vpp, layout])
+    kinds: list[Sequence[StageKind]] = []
+    for row in first.tolist():
+        scenario = scenarios[int(which[row])]
+        kinds.append(_stages_of(scenario, int(pp[row]), int(vpp[row]), Layout(int(layout[row])), representative_stages))
+    return StageTable.of(kinds).take(inverse)
+
+
 def stage_table(scenario: Scenario, table: PlanTable, *, every_stage: bool = False) -> StageTable:
     """The stages of each plan: those that can be the worst, or all of them.
 
     Raises:
         ValueError: when a row's layout needs a negative number of layers (such rows never leave the search space).
     """
-    layers, leading_dense = layer_counts(scenario)
     describe = stage_kinds if every_stage else representative_stages
     pp, vpp, layout = table["pp"], table["vpp"], table["layout"]
     first, inverse = distinct([pp, vpp, layout])
     kinds: list[Sequence[StageKind]] = []
     for row in first.tolist():
-        stages = describe(layers, leading_dense, int(pp[row]), int(vpp[row]), Layout(int(layout[row])))
-        if stages is None:
-            raise ValueError(
-                f"{layers} layers have no {Layout(int(layout[row])).name} layout on pp {pp[row]}, vpp {vpp[row]}"
-            )
-        kinds.append(stages)
+        kinds.append(_stages_of(scenario, int(pp[row]), int(vpp[row]), Layout(int(layout[row])), describe))
     return StageTable.of(kinds).take(inverse)
+
+
+def _stages_of(
+    scenario: Scenario, pp: int, vpp: int, layout: Layout, describe: Callable[..., tuple[StageKind, ...] | None]
+) -> tuple[StageKind, ...]:
+    stages = describe(*layer_counts(scenario), pp, vpp, layout)
+    if stages is None:
+        layers = scenario.model.num_layers
+        raise ValueError(f"{layers} layers have no {layout.name} layout on pp {pp}, vpp {vpp}")
+    return stages

@@ -62,6 +62,8 @@ class Parameters:
         activation_coefficient: saved activations as measured over as counted.
         logits_bytes: bytes per logit alive at the peak of the loss.
         overhead_bytes: allocated memory that is neither state nor activations (communicators, workspaces).
+        reserved_over_allocated: the allocator's pool over what is alive in it at the peak.
+        context_bytes: device memory that a process holds outside of the allocator.
         usable_fraction: share of the device memory up to which runs neither failed nor thrashed.
         time_relative_error: half width of the 90 % interval of step time, relative.
     """
@@ -106,6 +108,8 @@ class Parameters:
     activation_coefficient: Num
     logits_bytes: Num
     overhead_bytes: Num
+    reserved_over_allocated: Num
+    context_bytes: Num
     usable_fraction: Num
     time_relative_error: Num
 

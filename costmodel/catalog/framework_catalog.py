@@ -32,6 +32,19 @@ def load_framework(name: str, version: str | None = None) -> FrameworkSpec:
     return spec if version is None else spec.at(version)
 
 
+def framework_in_era(framework: FrameworkSpec, precision: str, sequence_parallel: bool | None) -> FrameworkSpec:
+    """The framework, or its earlier era where that is what a run shows.
+
+    Args:
+        sequence_parallel: None when the run can't tell, having no tensor parallelism.
+    """
+    era = framework.earlier
+    if era is None:
+        return framework
+    told = precision in era.precisions or (era.without_sequence_parallel and sequence_parallel is False)
+    return load_framework(era.framework) if told else framework
+
+
 # Cached by the user's directory as well, since a name may mean something else there.
 @lru_cache(maxsize=32)
 def _framework(name: str, user_dir: Path | None) -> FrameworkSpec:

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from costmodel.errors import UnknownName
-from costmodel.spec.base import Frozen, FrozenMapping, IsoDate, PositiveInt
+from costmodel.spec.base import Frozen, FrozenMapping, IsoDate, NonNegativeInt, PositiveInt
 from costmodel.spec.plan import CpCommType, Schedule
+
+MemoryKind = Literal["first_stage", "allocated", "reserved", "device"]
+
+
+class EarlierEra(Frozen):
+    """Runs of a framework that are priced as another entry of the catalog, because they were made differently.
+
+    Attributes:
+        framework: that entry.
+        precisions: recipes that tell such a run.
+        without_sequence_parallel: whether tensor parallelism without it tells such a run.
+    """
+
+    framework: str
+    precisions: tuple[str, ...] = ()
+    without_sequence_parallel: bool = False
 
 
 class FrameworkSpec(Frozen):
@@ -21,6 +39,10 @@ class FrameworkSpec(Frozen):
         gradient_bytes: precision recipe -> bytes of one accumulated gradient.
         selective_modules: what ``recompute: selective`` recomputes.
         vocab_padding_multiple: the vocabulary is padded to this times tp.
+        usual_zero_stage: what is sharded where a run doesn't say.
+        memory_kind: which figure its logs print as memory where a run doesn't say.
+        fused_attention: whether attention scores stay on chip.
+        earlier: the era of it that runs in these ways belong to.
     """
 
     name: str
@@ -35,6 +57,10 @@ class FrameworkSpec(Frozen):
     gradient_bytes: FrozenMapping[str, PositiveInt]
     selective_modules: tuple[str, ...]
     vocab_padding_multiple: PositiveInt
+    usual_zero_stage: NonNegativeInt = 0
+    memory_kind: MemoryKind = "allocated"
+    fused_attention: bool = True
+    earlier: EarlierEra | None = None
     source: str
     retrieved: IsoDate
 

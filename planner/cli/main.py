@@ -12,6 +12,7 @@ from typer.exceptions import TyperException
 
 from costmodel.errors import InvalidInput, Missing, PlannerError
 from planner.cli.exits import Exit, tell, tell_failure, tell_invalid, tell_usage
+from planner.cli.predict import predict
 from planner.cli.settings import config_path, read_config
 from planner.cli.suggest import suggest
 from planner.distribution import check_distribution
@@ -27,6 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("suggest")(suggest)
+app.command("predict")(predict)
 
 
 @app.callback()

@@ -1,0 +1,117 @@
+"""Predictions for runs: all candidates of all runs in one table, and the candidate that stands for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.arrays import Ints, Num
+from costmodel.calibration.calibration import Calibration, load_calibration
+from costmodel.certainty import certainty_of
+from costmodel.facts import Facts
+from costmodel.layers import total
+from costmodel.predict import predict_stages
+from costmodel.runs import words
+from costmodel.runs.cases import Case, Unpriced, cases_of
+from costmodel.runs.columns import Run
+from costmodel.runs.prediction import RunPrediction
+from costmodel.scenario import Scenario
+from costmodel.table import PlanTable, StageTable, stage_table_of
+
+_GIB = 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Priced:
+    """Per candidate, aligned with the table of all candidates.
+
+    Attributes:
+        stage_bytes: allocated bytes of the first stage, and of the fullest.
+    """
+
+    step_time_s: Num
+    first_bytes: Num
+    peak_bytes: Num
+
+
+def predict_runs(runs: Sequence[Run], calibration: Calibration | None = None) -> list[RunPrediction]:
+    """One prediction per run, in order. A run that can't be expressed keeps its id and says why."""
+    found = cases_of(tuple(runs), calibration or load_calibration())
+    cases = [case for case in found if isinstance(case, Case)]
+    if not cases:
+        return [_unpriced(case) for case in found if isinstance(case, Unpriced)]
+    priced = _price(cases)
+    starts = np.cumsum([0, *(len(case.rows) for case in cases)])
+    predictions: list[RunPrediction] = []
+    position = 0
+    for case in found:
+        if isinstance(case, Unpriced):
+            predictions.append(_unpriced(case))
+            continue
+        predictions.append(_prediction(case, priced, int(starts[position])))
+        position += 1
+    return predictions
+
+
+def _unpriced(case: Unpriced) -> RunPrediction:
+    return RunPrediction(id=case.run.id, reason="; ".join((*case.run.problems, case.reason)))
+
+
+def _price(cases: Sequence[Case]) -> _Priced:
+    """All candidates of all cases, as columns: facts once per distinct scenario."""
+    scenarios: list[Scenario] = []
+    number: dict[tuple[object, ...], int] = {}
+    which: list[int] = []
+    for case in cases:
+        if case.key not in number:
+            number[case.key] = len(scenarios)
+            scenarios.append(case.scenario)
+        which += [number[case.key]] * len(case.rows)
+    index: Ints = np.array(which, dtype=np.int64)
+    facts = Facts.columns(scenarios).take(index)
+    table = PlanTable.of_rows([row for case in cases for row in case.rows])
+    stages: StageTable = stage_table_of(scenarios, index, table)
+    full = predict_stages(facts, table, stages)
+    bytes_by_stage = total(full.memory)
+    return _Priced(
+        step_time_s=full.step_time_s, first_bytes=bytes_by_stage[:, 0], peak_bytes=bytes_by_stage.max(axis=-1)
+    )
+
+
+def _prediction(case: Case, priced: _Priced, start: int) -> RunPrediction:
+    """The fastest candidate that fits; where none does, the leanest."""
+    scenario, usable = case.scenario, case.scenario.usable_bytes
+    rows = slice(start, start + len(case.rows))
+    step, peak = priced.step_time_s[rows], priced.peak_bytes[rows]
+    fits = peak <= usable
+    chosen = int(np.where(fits, step, np.inf).argmin()) if fits.any() else int(peak.argmin())
+    row = case.rows[chosen]
+    provenance, error = certainty_of(scenario, row)
+    seconds = float(step[chosen])
+    notes = list(case.notes)
+    if not fits[chosen]:
+        notes.append(f"needs {peak[chosen] / _GIB:.1f} GiB on its fullest stage, usable are {usable / _GIB:.1f}")
+    return RunPrediction(
+        id=case.run.id,
+        feasible=bool(fits[chosen]),
+        step_time_s=seconds,
+        step_time_low_s=seconds * (1.0 - error),
+        step_time_high_s=seconds * (1.0 + error),
+        peak_mem_gb=_shown_bytes(case, float(priced.first_bytes[start + chosen]), float(peak[chosen])) / _GIB,
+        provenance=provenance,
+        reason="; ".join(notes),
+    )
+
+
+def _shown_bytes(case: Case, first: float, peak: float) -> float:
+    """The bytes that the row's own figure counts."""
+    kind = words.memory_kind_of(case.run.mem_kind) or case.scenario.framework.memory_kind
+    parameters = case.scenario.resolved.parameters
+    shown = first if kind == "first_stage" else peak
+    if kind in ("reserved", "device"):
+        shown *= float(parameters.reserved_over_allocated)
+    if kind == "device":
+        shown += float(parameters.context_bytes)
+    return shown
