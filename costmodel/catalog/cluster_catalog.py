@@ -7,6 +7,7 @@ what differs is written. A file is parsed when its name is asked for, since star
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources.abc import Traversable
@@ -43,7 +44,9 @@ def load_accelerator(name: str) -> AcceleratorSpec:
 
 
 def load_cluster(name_or_path: str) -> ClusterSpec:
-    """The cluster of that name, whatever the case of its letters; else the one in that YAML or JSON file.
+    """The cluster of that name or alias, whatever the case of its letters; else the one in that YAML or JSON file.
+
+    A name that no file has is compared without blanks and punctuation: "DGX H100" is ``dgx-h100``.
 
     Raises:
         UnknownName: it is neither in the catalog nor the path of a YAML or JSON file.
@@ -55,6 +58,9 @@ def load_cluster(name_or_path: str) -> ClusterSpec:
         return _cluster(name.lower(), folders.user_dir())
     if name.lower().endswith(SUFFIXES):
         return _build_cluster(_read("cluster", folders.expanded(name, "cluster"), opened=()), "cluster")
+    spelled = _spelled_clusters(folders.user_dir()).get(_compact(name))
+    if spelled is not None:
+        return _cluster(spelled, folders.user_dir())
     if os.sep in name:
         raise UnreadableFile("cluster", name_or_path, f"a cluster file ends in {' or '.join(SUFFIXES)}")
     raise UnknownName("cluster", name_or_path, cluster_names(), hint="or the path of a YAML or JSON file")
@@ -91,6 +97,21 @@ def _aliases(user_dir: Path | None) -> Mapping[str, str]:
     """Alias to name, both in lower case. Only a name that no file has makes all the files be read."""
     names = [name.lower() for name in accelerator_names()]
     return {alias.lower(): name for name in names for alias in _accelerator(name, user_dir).aliases}
+
+
+# Only a name that no file has makes all the files be read.
+@lru_cache(maxsize=8)
+def _spelled_clusters(user_dir: Path | None) -> Mapping[str, str]:
+    """Names and aliases of clusters, letters and digits only, to names in lower case; a name wins over an alias."""
+    spelled: dict[str, str] = {}
+    for name in cluster_names():
+        for alias in _cluster(name.lower(), user_dir).aliases:
+            spelled[_compact(alias)] = name.lower()
+    return {**spelled, **{_compact(name): name.lower() for name in cluster_names()}}
+
+
+def _compact(name: str) -> str:
+    return "".join(re.findall(r"[a-z0-9]+", name.lower()))
 
 
 def _build_cluster(data: dict[str, Any], where: str) -> ClusterSpec:

@@ -16,11 +16,25 @@ from costmodel.spec.base import Frozen, FrozenMapping, IsoDate, Name, NonNegativ
 from costmodel.spec.validation import Unusable
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4"]
-Family = Literal["volta", "ampere", "ada", "hopper", "blackwell", "cdna2", "cdna3", "cdna4", "tpu", "gaudi", "trainium"]
-TierKind = Literal["nvlink", "xgmi", "ici", "neuronlink", "pcie", "infiniband", "roce", "efa", "tcp"]
+Family = Literal[
+    "volta",
+    "turing",
+    "ampere",
+    "ada",
+    "hopper",
+    "blackwell",
+    "cdna2",
+    "cdna3",
+    "cdna4",
+    "tpu",
+    "gaudi",
+    "trainium",
+    "ascend",
+]
+TierKind = Literal["nvlink", "xgmi", "ici", "neuronlink", "hccs", "pcie", "infiniband", "roce", "efa", "tcp"]
 
 # The kinds that join devices of one scale-up domain. The others are networks, which do so only inside a node (Gaudi).
-SCALE_UP_KINDS: frozenset[str] = frozenset({"nvlink", "xgmi", "ici", "neuronlink", "pcie"})
+SCALE_UP_KINDS: frozenset[str] = frozenset({"nvlink", "xgmi", "ici", "neuronlink", "hccs", "pcie"})
 
 
 def _not_a_flag(value: Any) -> Any:
@@ -63,6 +77,7 @@ class AcceleratorSpec(Frozen):
         memory_note: what ``memory_bytes`` is based on.
         peak_flops_per_s: dense peak of each precision that the device has hardware for.
         aliases: other spellings people use for it; unique over the catalog.
+        typical_cluster: the catalog cluster in which such devices usually sit; that of its family when empty.
     """
 
     name: Name
@@ -76,6 +91,7 @@ class AcceleratorSpec(Frozen):
     retrieved: IsoDate = ""
     caveat: str = ""
     aliases: tuple[Name, ...] = ()
+    typical_cluster: str = ""
 
     def peak(self, precision: Precision) -> float:
         """Dense FLOP/s of a precision.
@@ -118,6 +134,7 @@ class ClusterSpec(Frozen):
             72).
         host_bandwidth_bytes_per_s: between one device and its host's memory, one direction; None when unknown.
         max_devices: how many devices there are; None when as many as asked for can be had.
+        aliases: other spellings people use for it; unique over the catalog.
     """
 
     name: Name
@@ -132,6 +149,7 @@ class ClusterSpec(Frozen):
     source: str
     retrieved: IsoDate = ""
     caveat: str = ""
+    aliases: tuple[Name, ...] = ()
 
     @model_validator(mode="after")
     def _tiers_nest(self) -> ClusterSpec:
