@@ -14,6 +14,7 @@ from costmodel.errors import InvalidInput, Missing, PlannerError
 from planner.cli.exits import Exit, tell, tell_failure, tell_invalid, tell_usage
 from planner.cli.settings import config_path, read_config
 from planner.cli.suggest import suggest
+from planner.cli.validate import validate
 from planner.distribution import check_distribution
 
 # What decides how the answer is told is for the caller to say, not for a file.
@@ -27,6 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("suggest")(suggest)
+app.command("validate")(validate)
 
 
 @app.callback()
