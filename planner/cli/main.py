@@ -15,6 +15,7 @@ from planner.cli.exits import Exit, tell, tell_failure, tell_invalid, tell_usage
 from planner.cli.predict import predict
 from planner.cli.settings import config_path, read_config
 from planner.cli.suggest import suggest
+from planner.cli.validate import validate
 from planner.distribution import check_distribution
 
 # What decides how the answer is told is for the caller to say, not for a file.
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 app.command("suggest")(suggest)
 app.command("predict")(predict)
+app.command("validate")(validate)
 
 
 @app.callback()

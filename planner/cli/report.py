@@ -26,13 +26,13 @@ def print_answer(suggestion: Suggestion) -> None:
         _tell_why_not(suggestion.answer)
         return
     width = None if sys.stdout.isatty() else _WIDE_ENOUGH
-    console = _PipedConsole(file=sys.stdout, width=width, highlight=False)
+    console = PipedConsole(file=sys.stdout, width=width, highlight=False)
     console.print(_headline(suggestion), soft_wrap=True)
     console.print(_fitting_table(console, suggestion.answer))
     console.print(_footnotes(suggestion), soft_wrap=True)
 
 
-class _PipedConsole(Console):
+class PipedConsole(Console):
     """A console that leaves a closed pipe to the caller, where rich would end the process with a code of its own."""
 
     def on_broken_pipe(self) -> None:

@@ -1,0 +1,137 @@
+"""Figures of fidelity as people read them: one table of all predictors, one of studies, one of cells."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from costmodel.fidelity.exclusions import default_exclusions
+from costmodel.fidelity.scores import Fidelity
+from planner.cli.report import PipedConsole
+from planner.validation import Validation
+
+_WIDE_ENOUGH = 160
+_BASELINE_TITLES = {"constant_mfu": "constant 40 % MFU", "one_line": "one-line formula"}
+
+_Show = Callable[[Any], str]
+
+
+def _share(value: Any) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _signed(value: Any) -> str:
+    return "-" if value is None else f"{value:+.1%}"
+
+
+def _decimal(value: Any) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+_FIGURES: tuple[tuple[str, str, _Show], ...] = (
+    ("scorable", "runs with a usable step time", str),
+    ("coverage", "of these, predicted", _share),
+    ("time_median_ape_macro", "time: median error, mean over studies", _share),
+    ("time_mape_macro", "time: mean error, mean over studies", _share),
+    ("time_median_ape_all", "time: median error, all runs", _share),
+    ("time_bias_all", "time: bias, all runs", _signed),
+    ("interval_coverage", "time: measured inside the interval", _share),
+    ("interval_median_width", "time: median width of the interval", _share),
+    ("mem_rows", "runs with memory measured and predicted", str),
+    ("mem_median_ape_macro", "memory: median error, mean over studies", _share),
+    ("mem_median_ape_all", "memory: median error, all runs", _share),
+    ("oom_rows", "runs that went out of memory", str),
+    ("oom_recall", "of these, predicted not to fit", _share),
+    ("fit_rows", "runs that fitted", str),
+    ("fit_recall", "of these, predicted to fit", _share),
+    ("cells", "cells of plans to rank", str),
+    ("spearman_mean", "ranking: Spearman, mean over cells", _decimal),
+    ("regret_top1_mean", "ranking: regret of the first, mean", _share),
+    ("regret_top1_median", "ranking: regret of the first, median", _share),
+    ("regret_top3_mean", "ranking: regret of the best of three, mean", _share),
+)
+
+
+def print_validation(validation: Validation) -> None:
+    """Everything on stdout."""
+    width = None if sys.stdout.isatty() else _WIDE_ENOUGH
+    console = PipedConsole(file=sys.stdout, width=width, highlight=False)
+    console.print(f"{validation.runs} runs, calibration {validation.calibration}", soft_wrap=True, markup=False)
+    console.print(_overview(validation))
+    shown = validation.held_out or validation.planner
+    console.print(f"By study, {'held out' if validation.held_out else 'planner'}", soft_wrap=True)
+    console.print(_studies(shown))
+    if shown.per_cell:
+        console.print("By cell: the same model, devices, batch and sequence", soft_wrap=True)
+        console.print(_cells(shown))
+    _footnotes(console, validation)
+
+
+def _overview(validation: Validation) -> Table:
+    columns: dict[str, Fidelity] = {"planner": validation.planner}
+    if validation.in_sample and validation.held_out:
+        columns |= {"in sample": validation.in_sample, "held out": validation.held_out}
+    columns |= {_BASELINE_TITLES[name]: figures for name, figures in validation.baselines.items()}
+    table = _table("figure", *columns)
+    for name, title, show in _FIGURES:
+        table.add_row(title, *(show(getattr(figures, name)) for figures in columns.values()))
+    return table
+
+
+def _studies(figures: Fidelity) -> Table:
+    table = _table("study", "runs", "predicted", "median", "mean", "bias", "interval", "memory runs", "median", "bias")
+    for name, study in figures.per_study.items():
+        table.add_row(
+            escape(name) or "(no group)",
+            str(study.scorable),
+            _share(study.coverage),
+            _share(study.median_ape),
+            _share(study.mean_ape),
+            _signed(study.bias),
+            _share(study.interval_coverage),
+            str(study.mem_n),
+            _share(study.mem_median_ape),
+            _signed(study.mem_bias),
+        )
+    return table
+
+
+def _cells(figures: Fidelity) -> Table:
+    table = _table("study, model", "devices", "batch", "seq", "plans", "Spearman", "regret of 1", "of best of 3")
+    for ranked in figures.per_cell:
+        cell = ranked.cell
+        table.add_row(
+            escape(f"{cell.study}, {cell.model_name}"),
+            *("-" if size is None else str(size) for size in (cell.devices, cell.global_batch, cell.seq_len)),
+            str(ranked.plans),
+            _decimal(ranked.spearman),
+            _share(ranked.regret_top1),
+            _share(ranked.regret_top3),
+        )
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _footnotes(console: Console, validation: Validation) -> None:
+    if validation.planner.not_covered:
+        console.print("Not predicted:", soft_wrap=True)
+        for reason, count in validation.planner.not_covered.items():
+            console.print(f"  {count} x {reason}", soft_wrap=True, markup=False)
+    for exclusion in default_exclusions():
+        count = validation.planner.excluded.get(exclusion.name, 0)
+        if count:
+            line = f"Left out of the time figures: {count} {exclusion.name}. {exclusion.reason}"
+            console.print(line, soft_wrap=True, markup=False)

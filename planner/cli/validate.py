@@ -1,0 +1,44 @@
+"""``planner validate``: how right predictions are on runs that were measured."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from planner.cli.exits import tell
+
+_PROBLEMS_TOLD = 3
+
+
+def validate(
+    runs: Annotated[
+        str | None, typer.Option(help="CSV file of measured runs; by default those that ship with the planner.")
+    ] = None,
+    calibration: Annotated[str | None, typer.Option(help="Catalog name, or a YAML or JSON file.")] = None,
+    folds: Annotated[
+        int | None, typer.Option(help="Refit time levels on all of K folds of groups but one, and score that one.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON on stdout.")] = False,
+    config: Annotated[str | None, typer.Option(help="TOML file with defaults for these options.")] = None,
+) -> None:
+    """Print errors, ranking and memory figures of the predictions, beside two rules of thumb.
+
+    Exit codes: 0 answered, 2 bad input, 5 failed.
+    """
+    from costmodel.runs import predictions
+    from planner.validation import validate
+
+    validation = validate(predictions.predict_runs, runs=runs, calibration=calibration, folds=folds)
+    for problem in validation.problems[:_PROBLEMS_TOLD]:
+        tell(f"planner: warning: runs: {problem}")
+    if len(validation.problems) > _PROBLEMS_TOLD:
+        tell(f"planner: warning: runs: {len(validation.problems) - _PROBLEMS_TOLD} more problems, see --json")
+    if as_json:
+        sys.stdout.write(json.dumps(validation.as_dict(), allow_nan=False) + "\n")
+    else:
+        from planner.cli.fidelity_report import print_validation
+
+        print_validation(validation)
