@@ -134,10 +134,15 @@ class HardwareFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkFacts:
-    """The step and the recipe: bytes per parameter and per activation element; 1 or 0 for what is or isn't in use."""
+    """The step and the recipe: bytes per parameter and per activation element; 1 or 0 for what is or isn't in use.
+
+    Attributes:
+        param_bytes: of a parameter as the passes read it; ``kept_param_bytes``: as its rank keeps it.
+    """
 
     seq_len: Num
     param_bytes: Num
+    kept_param_bytes: Num
     gradient_bytes: Num
     optimizer_bytes: Num
     activation_bytes: Num
@@ -219,11 +224,16 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
     workload, framework = scenario.workload, scenario.framework
     precision, optimizer = workload.precision, workload.optimizer
     modules = set(framework.selective_modules)
+    read = precision.param_bytes + precision.weight_copy_bytes
+    master = optimizer.master_bytes if precision.keeps_master else 0
+    # A master copy that is the parameter replaces what would lie beside it.
+    is_master = framework.fp32_parameters and master > 0
     return WorkFacts(
         seq_len=num(workload.seq_len),
-        param_bytes=num(precision.param_bytes + precision.weight_copy_bytes),
+        param_bytes=num(read),
+        kept_param_bytes=num(master if is_master else read),
         gradient_bytes=num(scenario.gradient_bytes),
-        optimizer_bytes=num((optimizer.master_bytes if precision.keeps_master else 0) + optimizer.moment_bytes),
+        optimizer_bytes=num((0 if is_master else master) + optimizer.moment_bytes),
         activation_bytes=num(precision.activation_bytes),
         vocab_multiple=num(framework.vocab_padding_multiple),
         recompute_norms=num("layernorm" in modules),

@@ -98,7 +98,7 @@ def stage_memory(
 
     shape = np.zeros_like(activations)
     return {
-        "parameters": cut(3, work.param_bytes),
+        "parameters": cut(3, work.kept_param_bytes),
         "gradients": cut(2, work.gradient_bytes),
         "optimizer": cut(1, work.optimizer_bytes),
         "activations": activations,

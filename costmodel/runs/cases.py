@@ -14,7 +14,8 @@ from math import gcd
 
 from costmodel.calibration.calibration import Calibration
 from costmodel.catalog.framework_catalog import framework_in_era, load_optimizer, recognise_framework
-from costmodel.catalog.spellings import cluster_with, recognise_accelerator, typical_cluster
+from costmodel.catalog.spellings import recognise_accelerator
+from costmodel.catalog.typical_clusters import cluster_with, typical_cluster
 from costmodel.errors import InvalidInput
 from costmodel.runs import words
 from costmodel.runs.columns import Run

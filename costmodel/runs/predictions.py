@@ -81,21 +81,26 @@ def _price(cases: Sequence[Case]) -> _Priced:
 
 
 def _prediction(case: Case, priced: _Priced, start: int) -> RunPrediction:
-    """The fastest candidate that fits; where none does, the leanest."""
+    """The fastest candidate that the device can hold; where it holds none, the leanest.
+
+    Of a run that was made, what it left open is judged by all of the memory: whoever tuned it went as far as it went.
+    Whether it fits is judged by what is usable, as for any plan.
+    """
     scenario, usable = case.scenario, case.scenario.usable_bytes
     rows = slice(start, start + len(case.rows))
     step, peak = priced.step_time_s[rows], priced.peak_bytes[rows]
-    fits = peak <= usable
-    chosen = int(np.where(fits, step, np.inf).argmin()) if fits.any() else int(peak.argmin())
+    holds = peak <= scenario.cluster.accelerator.memory_bytes
+    chosen = int(np.where(holds, step, np.inf).argmin()) if holds.any() else int(peak.argmin())
+    feasible = bool((peak <= usable).any())
     row = case.rows[chosen]
     provenance, error = certainty_of(scenario, row)
     seconds = float(step[chosen])
     notes = list(case.notes)
-    if not fits[chosen]:
-        notes.append(f"needs {peak[chosen] / _GIB:.1f} GiB on its fullest stage, usable are {usable / _GIB:.1f}")
+    if not feasible:
+        notes.append(f"needs {peak.min() / _GIB:.1f} GiB on its fullest stage, usable are {usable / _GIB:.1f}")
     return RunPrediction(
         id=case.run.id,
-        feasible=bool(fits[chosen]),
+        feasible=feasible,
         step_time_s=seconds,
         step_time_low_s=seconds * (1.0 - error),
         step_time_high_s=seconds * (1.0 + error),

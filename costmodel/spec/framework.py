@@ -42,6 +42,7 @@ class FrameworkSpec(Frozen):
         usual_zero_stage: what is sharded where a run doesn't say.
         memory_kind: which figure its logs print as memory where a run doesn't say.
         fused_attention: whether attention scores stay on chip.
+        fp32_parameters: whether the sharded parameters are the 32-bit master copy, cast when they are gathered.
         earlier: the era of it that runs in these ways belong to.
     """
 
@@ -60,6 +61,7 @@ class FrameworkSpec(Frozen):
     usual_zero_stage: NonNegativeInt = 0
     memory_kind: MemoryKind = "allocated"
     fused_attention: bool = True
+    fp32_parameters: bool = False
     earlier: EarlierEra | None = None
     source: str
     retrieved: IsoDate

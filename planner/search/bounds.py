@@ -119,7 +119,7 @@ def _memory_bounds(f: Facts, o: dict[str, Num], table: PlanTable) -> dict[str, N
             params,
             shards,
             zero,
-            param_bytes=work.param_bytes,
+            param_bytes=work.kept_param_bytes,
             gradient_bytes=work.gradient_bytes,
             optimizer_bytes=work.optimizer_bytes,
         )

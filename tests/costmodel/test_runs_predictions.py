@@ -1,0 +1,224 @@
+"""Rows of runs as predictions: the same cost model as for plans, and a reason for whatever is assumed or missing."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costmodel.runs.columns import Run, columns
+from costmodel.runs.prediction import RunPrediction
+from costmodel.runs.predictions import predict_runs
+from tests.scenarios import plan_row, priced, scenario_of
+
+LLAMA = Run(
+    id="llama",
+    group="study/llama-3.1-8b/H100",
+    framework="megatron",
+    task="pretrain",
+    model_name="Llama 3.1 8B",
+    layers=32,
+    hidden=4096,
+    ffn_hidden=14336,
+    heads=32,
+    kv_heads=8,
+    head_dim=128,
+    vocab=128256,
+    seq_len=8192,
+    swiglu=True,
+    tied_embeddings=False,
+    accelerator="H100-80GB",
+    devices=64,
+    devices_per_node=8,
+    precision="bf16",
+    tp=2,
+    sp=True,
+    pp=2,
+    vpp=1,
+    cp=1,
+    dp=16,
+    zero_stage="distopt",
+    micro_batch=1,
+    global_batch=128,
+    recompute="none",
+)
+
+
+def predicted(**changes: Any) -> RunPrediction:
+    return predict_runs([replace(LLAMA, **changes)])[0]
+
+
+def test_a_row_is_priced_as_the_plan_that_it_names() -> None:
+    row = plan_row(128, tp=2, pp=2, dp=16, zero_stage=1)
+    plan = priced(scenario_of("llama-3.1-8b", "dgx-h100", 64, 128, 8192), row)
+    found = predicted()
+    assert found.step_time_s == pytest.approx(float(plan.step_time_s[0]), rel=1e-12)
+    assert found.peak_mem_gb == pytest.approx(float(plan.peak_bytes[0]) / 2**30, rel=1e-12)
+    assert found.feasible is True
+    assert found.reason == ""
+    assert found.step_time_low_s is not None and found.step_time_high_s is not None
+    assert found.step_time_low_s < found.step_time_s < found.step_time_high_s  # type: ignore[operator]
+
+
+def test_one_row_in_one_row_out_in_order() -> None:
+    rows = [replace(LLAMA, id=f"row {n}", global_batch=None if n % 3 == 1 else 128) for n in range(20)]
+    found = predict_runs(rows)
+    assert [prediction.id for prediction in found] == [row.id for row in rows]
+    assert [prediction.step_time_s is None for prediction in found] == [n % 3 == 1 for n in range(20)]
+    assert all(prediction.reason for n, prediction in enumerate(found) if n % 3 == 1)
+
+
+def test_rows_do_not_depend_on_their_neighbours() -> None:
+    rows = [replace(LLAMA, id=str(n), tp=tp, dp=32 // tp, seq_len=4096 * tp) for n, tp in enumerate((1, 2, 4, 8))]
+    together = predict_runs(rows)
+    alone = [predict_runs([row])[0] for row in rows]
+    for one, other in zip(together, alone, strict=True):
+        assert one.step_time_s == pytest.approx(other.step_time_s, rel=1e-12)
+        assert one.peak_mem_gb == pytest.approx(other.peak_mem_gb, rel=1e-12)
+
+
+def test_an_empty_list_has_no_predictions() -> None:
+    assert predict_runs([]) == []
+
+
+def test_an_id_alone_keeps_its_row_and_says_what_is_missing() -> None:
+    found = predict_runs([Run(id="only")])[0]
+    assert found == RunPrediction(id="only", reason=found.reason)
+    for column in ("seq_len", "global_batch", "devices"):
+        assert column in found.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"accelerator": "Quantum9000"}, "Quantum9000"),
+        ({"framework": "my own trainer"}, "my own trainer"),
+        ({"precision": "int3"}, "int3"),
+        ({"recompute": "as in the yaml"}, "as in the yaml"),
+        ({"dp": 7}, "dp 7 contradicts"),
+        ({"micro_batch": 3}, "no multiple"),
+        ({"ep": 8}, "without experts"),
+        ({"offload": "optimizer on the CPU"}, "offload"),
+        ({"ffn_hidden": None, "model_name": "mine"}, "ffn_hidden blank"),
+        ({"n_params_b": 80.0, "model_name": "mine", "ffn_hidden": 14000}, "n_params_b says 80"),
+    ],
+)
+def test_what_is_not_known_falls_back_and_is_said(changes: dict[str, Any], said: str) -> None:
+    found = predicted(**changes)
+    assert found.step_time_s is not None
+    assert said in found.reason
+
+
+def test_what_a_row_leaves_open_is_what_the_device_can_hold_fastest() -> None:
+    """8B on 4 GPUs with long sequences: without recompute it can't be held, so it must have been recomputed."""
+    small = {"devices": 4, "tp": 4, "pp": 1, "dp": 1, "global_batch": 4}
+    open_ = predicted(recompute="", seq_len=131072, **small)
+    full, none = (predicted(recompute=text, seq_len=131072, **small) for text in ("full", "none"))
+    assert none.feasible is False
+    assert open_.step_time_s == full.step_time_s
+    assert "isn't stated" in open_.reason
+    short = predicted(recompute="", **small)
+    assert short.step_time_s == predicted(recompute="none", **small).step_time_s
+
+
+@pytest.mark.parametrize("left_out", [("tp",), ("pp",), ("dp",), ("tp", "pp"), ("tp", "pp", "dp"), ("devices",)])
+def test_degrees_that_are_not_stated_follow_or_are_chosen(left_out: tuple[str, ...]) -> None:
+    found = predicted(**dict.fromkeys(left_out))
+    assert found.step_time_s is not None
+    if len(left_out) == 1:
+        assert found.step_time_s == pytest.approx(predicted().step_time_s, rel=1e-12)
+    else:
+        assert "not stated" in found.reason
+
+
+def test_sharding_over_part_of_data_parallelism_needs_more_memory() -> None:
+    whole = predicted(pp=1, dp=32)
+    part = predicted(pp=1, dp=32, overlap_notes="zero1 group size 4")
+    assert part.peak_mem_gb is not None and whole.peak_mem_gb is not None
+    assert part.peak_mem_gb > whole.peak_mem_gb
+
+
+def test_memory_is_the_quantity_that_the_row_prints() -> None:
+    """The last stage has the logits; rank 0 has not. nvidia-smi counts the context too."""
+    deep = {"tp": 1, "pp": 4, "dp": 16, "global_batch": 16}
+    first, allocated, device, reserved = (
+        predicted(mem_kind=kind, **deep).peak_mem_gb
+        for kind in ("rank 0", "max_memory_allocated", "nvidia-smi", "max_memory_reserved")
+    )
+    assert first is not None and allocated is not None and device is not None and reserved is not None
+    assert first < allocated < reserved < device
+    assert predicted(mem_kind="rank 0", **deep).feasible == predicted(mem_kind="nvidia-smi", **deep).feasible
+
+
+def test_chunks_come_out_even_where_embedding_and_loss_take_slots() -> None:
+    """Llama 3.1 405B on 16 stages of 8 chunks: 126 layers and two slots are 128 chunks of one."""
+    shape = {"layers": 126, "hidden": 16384, "ffn_hidden": 53248, "heads": 128, "model_name": "Llama 3.1 405B"}
+    big = predicted(**shape, devices=16384, tp=8, pp=16, vpp=8, dp=128, global_batch=2048)
+    row = plan_row(2048, tp=8, pp=16, vpp=8, dp=128, zero_stage=1, layout=2)
+    plan = priced(scenario_of("llama-3.1-405b", "dgx-h100", 16384, 2048, 8192), row)
+    assert big.step_time_s == pytest.approx(float(plan.step_time_s[0]), rel=1e-12)
+
+
+def test_experts_and_latent_attention_come_from_columns_and_catalog() -> None:
+    moe = predicted(
+        model_name="DeepSeek-V3",
+        layers=61,
+        hidden=7168,
+        ffn_hidden=18432,
+        heads=128,
+        kv_heads=128,
+        head_dim=None,
+        vocab=129280,
+        experts=256,
+        top_k=8,
+        n_shared_experts=1,
+        moe_ffn_hidden=2048,
+        moe_dense_layers="first 3",
+        mla=True,
+        devices=512,
+        tp=1,
+        pp=8,
+        ep=64,
+        dp=64,
+        seq_len=4096,
+        global_batch=4096,
+    )
+    assert moe.step_time_s is not None
+    assert 10 < moe.step_time_s < 100
+    assert moe.reason == "" or "GiB" in moe.reason
+
+
+def test_no_row_is_an_error() -> None:
+    """Any column can hold anything that the reader lets through."""
+    draw = random.Random(0)
+    texts = ["", "none", "fp8", "ZeRO-3 group size 0", "first 99999", "zero1 group size 999999999", "TPU", "é\x00", "1"]
+    rows = []
+    for number in range(400):
+        changes: dict[str, Any] = {}
+        for name in draw.sample(sorted(set(columns()) - {"id"}), k=draw.randint(1, 12)):
+            column = columns()[name]
+            if column.kind == "text":
+                changes[name] = draw.choice(texts)
+            elif column.kind == "flag":
+                changes[name] = draw.choice([None, True, False])
+            elif column.kind == "count":
+                most = int(column.most)
+                changes[name] = draw.choice([None, max(int(column.least), 1), 2, 3, 5, 7, 16, 1000, most])
+            else:
+                changes[name] = draw.choice([None, 1e-3, 1.0, column.most])
+        changes = {name: value for name, value in changes.items() if value != 0 or name != "id"}
+        rows.append(replace(LLAMA, id=str(number), **changes))
+    found = predict_runs(rows)
+    assert len(found) == len(rows)
+    for prediction in found:
+        assert prediction.step_time_s is None or (
+            np.isfinite(prediction.step_time_s) and prediction.step_time_s > 0 and np.isfinite(prediction.peak_mem_gb)  # type: ignore[arg-type]
+        ), prediction
+        assert prediction.step_time_s is not None or prediction.reason
+
+
+def test_every_column_of_the_contract_is_an_attribute() -> None:
+    assert {field.name for field in fields(Run)} - {"line", "problems"} == set(columns())
