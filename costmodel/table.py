@@ -11,6 +11,7 @@ import numpy as np
 
 from costmodel.arrays import Bools, Ints, Num, distinct, num
 from costmodel.scenario import Scenario
+from costmodel.spec.model import DenseLayers
 from costmodel.stages import Layout, StageKind, representative_stages, stage_kinds
 
 AXES: tuple[str, ...] = (
@@ -120,9 +121,9 @@ class StageTable:
         )
 
 
-def layer_counts(scenario: Scenario) -> tuple[int, int]:
-    """(decoder layers, leading dense layers) of the scenario's model."""
-    return scenario.model.num_layers, scenario.model.num_dense_layers
+def layer_counts(scenario: Scenario) -> tuple[int, DenseLayers]:
+    """(decoder layers, which of them are dense) of the scenario's model."""
+    return scenario.model.num_layers, scenario.model.dense_layers
 
 
 def stage_table(scenario: Scenario, table: PlanTable, *, every_stage: bool = False) -> StageTable:
@@ -131,13 +132,13 @@ def stage_table(scenario: Scenario, table: PlanTable, *, every_stage: bool = Fal
     Raises:
         ValueError: when a row's layout needs a negative number of layers (such rows never leave the search space).
     """
-    layers, leading_dense = layer_counts(scenario)
+    layers, dense_layers = layer_counts(scenario)
     describe = stage_kinds if every_stage else representative_stages
     pp, vpp, layout = table["pp"], table["vpp"], table["layout"]
     first, inverse = distinct([pp, vpp, layout])
     kinds: list[Sequence[StageKind]] = []
     for row in first.tolist():
-        stages = describe(layers, leading_dense, int(pp[row]), int(vpp[row]), Layout(int(layout[row])))
+        stages = describe(layers, dense_layers, int(pp[row]), int(vpp[row]), Layout(int(layout[row])))
         if stages is None:
             raise ValueError(
                 f"{layers} layers have no {Layout(int(layout[row])).name} layout on pp {pp[row]}, vpp {vpp[row]}"
