@@ -176,8 +176,7 @@ def _megatron_shapes(plan: Plan, scenario: Scenario) -> Findings:
             yield "kv_heads_divisible_by_tp", f"{model.num_kv_heads} KV heads over tp {tp}"
     if model.hidden_size % tp != 0:
         yield "hidden_divisible_by_tp", f"hidden_size {model.hidden_size} over tp {tp}"
-    dense_layers = model.num_layers if model.moe is None else model.moe.num_dense_layers
-    if dense_layers and model.ffn_hidden_size % tp != 0:
+    if model.num_dense_layers and model.ffn_hidden_size % tp != 0:
         yield "ffn_divisible_by_tp", f"ffn_hidden_size {model.ffn_hidden_size} over tp {tp}"
     if model.moe is not None:
         if model.moe.shared_expert_ffn_hidden_size % tp != 0:

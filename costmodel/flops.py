@@ -38,9 +38,10 @@ def mean_attended_tokens(seq_len: Num, window: Num, window_share: Num) -> Num:
 def attention_flops_per_token(model: ModelSpec, seq_len: int) -> float:
     """Forward FLOPs of scores and weighted sum of all layers, causal half only."""
     v_dim = model.mla.v_head_dim if model.mla else model.head_dim
-    share = model.num_sliding_layers / model.num_layers
+    layers = model.num_attention_layers
+    share = model.num_sliding_layers / layers
     keys = float(mean_attended_tokens(num(seq_len), num(model.sliding_window or seq_len), num(share)))
-    return model.num_layers * 2 * keys * model.num_heads * (model.head_dim + v_dim)
+    return layers * 2 * keys * model.num_heads * (model.head_dim + v_dim)
 
 
 def model_flops_per_token(model: ModelSpec, seq_len: int) -> float:

@@ -87,7 +87,7 @@ def model_body_s(f: Facts, cost: PassCost) -> Num:
 def model_ends_s(f: Facts, cost: PassCost) -> Num:
     """Seconds of one micro-batch in embedding, head, and multi-token prediction, which lives with the head."""
     head, last = total(cost.head), np.where(f.model.moe_layers > 0, total(cost.moe), total(cost.dense))
-    return total(cost.embedding) + head + f.model.mtp_layers * (last + head + total(cost.mtp))
+    return total(cost.embedding) + head + f.model.mtp_layers * (f.model.mtp_depth * last + head + total(cost.mtp))
 
 
 def forward_cost(f: Facts, o: Outputs) -> PassCost:

@@ -41,9 +41,9 @@ def stage_params(f: Facts, o: Outputs, stages: StageTable) -> tuple[Num, Num]:
 
 
 def mtp_layers_of_kind(f: Facts, *, moe: bool) -> Num:
-    """Multi-token-prediction layers by kind, beside the last stage's axis: they are of the model's last kind."""
+    """Layers of multi-token prediction by kind, beside the last stage's axis: they are of the model's last kind."""
     has_moe = f.model.moe_layers > 0
-    return per_stage(np.where(has_moe == moe, f.model.mtp_layers, 0.0))
+    return per_stage(np.where(has_moe == moe, f.model.mtp_layers * f.model.mtp_depth, 0.0))
 
 
 def stage_memory(

@@ -205,7 +205,7 @@ class _Work:
         dense, moe, stages = per_stage(total(cost.dense)), per_stage(total(cost.moe)), self.stages
         embedding, head = per_stage(total(cost.embedding)), per_stage(total(cost.head))
         mtp = per_stage(total(cost.mtp)) + head
-        predictors = self.mtp_dense * (dense + mtp) + self.mtp_moe * (moe + mtp)
+        predictors = self.mtp_dense * dense + self.mtp_moe * moe + per_stage(self.f.model.mtp_layers) * mtp
         return (
             stages.dense_layers * dense
             + stages.moe_layers * moe

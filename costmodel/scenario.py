@@ -7,6 +7,7 @@ from costmodel.errors import InvalidInput
 from costmodel.spec.base import Frozen, NonNegativeInt, PositiveInt
 from costmodel.spec.cluster import ClusterSpec
 from costmodel.spec.framework import FrameworkSpec
+from costmodel.spec.layers import Hybrid
 from costmodel.spec.model import ModelSpec
 from costmodel.spec.workload import Workload
 
@@ -89,4 +90,14 @@ class Scenario(Frozen):
                 f"seq-len {self.workload.seq_len} is beyond max_position_embeddings {limit} of {self.model.name}: "
                 "training at that length needs a position extension"
             )
-        return tuple(found)
+        if self.model.hybrid is not None:
+            found.append(_priced_as_averages(self.model, self.model.hybrid))
+        return (*found, *self.model.notes)
+
+
+def _priced_as_averages(model: ModelSpec, hybrid: Hybrid) -> str:
+    return (
+        f"{model.name} is a hybrid (of {model.num_layers} layers {hybrid.num_attention_layers} have attention, "
+        f"{hybrid.num_mixer_layers} {hybrid.mixer.kind}, {hybrid.num_mlp_layers} an MLP): every layer is priced as the "
+        "average, so a stage that happens to hold more of the costlier kinds takes longer and more memory than stated"
+    )

@@ -9,11 +9,14 @@ For 126 layers on 16 devices the plain recipe gives Llama 3's published 7, 8, ..
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from itertools import groupby
+
+from costmodel.spec.model import DenseLayers
 
 
 class Layout(IntEnum):
@@ -76,10 +79,12 @@ def _lighter_first(pp: int, vpp: int) -> tuple[tuple[int, int], ...]:
 
 
 @lru_cache(maxsize=65536)
-def stage_kinds(num_layers: int, leading_dense: int, pp: int, vpp: int, layout: Layout) -> tuple[StageKind, ...] | None:
-    """Every pipeline device in order; ``leading_dense`` layers at the front of the model are dense, the rest are MoE.
+def stage_kinds(
+    num_layers: int, dense_layers: DenseLayers, pp: int, vpp: int, layout: Layout
+) -> tuple[StageKind, ...] | None:
+    """Every pipeline device in order; ``dense_layers`` at the front, or those listed, are dense, the rest are MoE.
 
-    A model without experts passes ``leading_dense = num_layers``.
+    A model without experts passes ``dense_layers = num_layers``.
     """
     chunks = layers_per_chunk(num_layers, pp, vpp, layout)
     if chunks is None:
@@ -90,7 +95,7 @@ def stage_kinds(num_layers: int, leading_dense: int, pp: int, vpp: int, layout: 
     for virtual in range(pp * vpp):
         device, chunk = virtual % pp, virtual // pp
         count = chunks[device][chunk]
-        dense[device] += min(max(leading_dense - start, 0), count)
+        dense[device] += _dense_among(dense_layers, start, count)
         total[device] += count
         start += count
     return tuple(
@@ -105,15 +110,22 @@ def stage_kinds(num_layers: int, leading_dense: int, pp: int, vpp: int, layout: 
     )
 
 
+def _dense_among(dense_layers: DenseLayers, start: int, count: int) -> int:
+    """Dense layers among the ``count`` layers from ``start`` on."""
+    if isinstance(dense_layers, int):
+        return min(max(dense_layers - start, 0), count)
+    return bisect_left(dense_layers, start + count) - bisect_left(dense_layers, start)
+
+
 @lru_cache(maxsize=65536)
 def representative_stages(
-    num_layers: int, leading_dense: int, pp: int, vpp: int, layout: Layout
+    num_layers: int, dense_layers: DenseLayers, pp: int, vpp: int, layout: Layout
 ) -> tuple[StageKind, ...] | None:
     """The devices that can be the slowest or the fullest: of those that hold the same, the first.
 
     It keeps the most micro-batches in flight, so the maxima over these are the maxima over all devices.
     """
-    stages = stage_kinds(num_layers, leading_dense, pp, vpp, layout)
+    stages = stage_kinds(num_layers, dense_layers, pp, vpp, layout)
     if stages is None:
         return None
     first: dict[tuple[int, int, bool, bool], StageKind] = {}

@@ -11,6 +11,7 @@ import numpy as np
 
 from costmodel.arrays import Bools, Ints, Num, distinct, num
 from costmodel.scenario import Scenario
+from costmodel.spec.model import DenseLayers
 from costmodel.stages import Layout, StageKind, representative_stages, stage_kinds
 
 AXES: tuple[str, ...] = (
@@ -120,9 +121,9 @@ class StageTable:
         )
 
 
-def layer_counts(scenario: Scenario) -> tuple[int, int]:
-    """(decoder layers, leading dense layers) of the scenario's model."""
-    return scenario.model.num_layers, scenario.model.num_dense_layers
+def layer_counts(scenario: Scenario) -> tuple[int, DenseLayers]:
+    """(decoder layers, which of them are dense) of the scenario's model."""
+    return scenario.model.num_layers, scenario.model.dense_layers
 
 
 def stage_table_of(scenarios: Sequence[Scenario], which: Ints, table: PlanTable) -> StageTable:

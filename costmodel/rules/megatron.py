@@ -58,7 +58,7 @@ def _uses_a2a(columns: PlanColumns) -> Bools:
 
 
 def _has_dense_mlp(scenario: Scenario) -> bool:
-    return scenario.model.moe is None or scenario.model.moe.num_dense_layers > 0
+    return scenario.model.num_dense_layers > 0
 
 
 def _expert_ffn(scenario: Scenario) -> int:

@@ -1,21 +1,24 @@
 """A Hugging Face config.json as a ModelSpec, without transformers or torch.
 
-A model_type is one small function in ``_FAMILIES`` that returns ModelSpec's fields. Absent keys mean what the
-configuration class of that model_type in transformers makes of them; the classes' defaults for sizes that define
-a model (layers, widths, heads) are not used: a file without them is an error.
+What a model_type's keys mean is in ``families``. Here: which part of the file is the language model, which family it
+is, and one error for everything that is wrong. Sizes that define a model (layers, widths, heads) have to be in the
+file; only the nested text_config of a multimodal model leaves out what its class has as a default, and then the model
+carries a note that says which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from costmodel.errors import InvalidInput, UnknownName
-from costmodel.spec.config_keys import ConfigKeys
+from costmodel.spec.class_defaults import class_defaults
+from costmodel.spec.config_keys import ConfigKeys, is_placeholder
+from costmodel.spec.families import FAMILIES
+from costmodel.spec.families.common import FFN, HEADS, HIDDEN, LAYERS, VOCAB, Fields, check_relations
+from costmodel.spec.families.dense import llama
 from costmodel.spec.model import ModelSpec
-from costmodel.spec.validation import build
-
-Fields = dict[str, Any]
+from costmodel.spec.validation import build, together
 
 # ModelSpec's cross-field checks name its own fields; a user of a config.json knows them by these keys.
 _KEY_OF_FIELD = {
@@ -25,224 +28,136 @@ _KEY_OF_FIELD = {
     "moe.num_groups": "n_group",
     "moe.max_groups_per_token": "topk_group",
 }
+_TEXT_PARTS = ("text_config", "language_config", "llm_config")
+_OTHER_PARTS = ("vision_config", "audio_config", "speech_config", "visual")
+_PLAIN_SIZES = (LAYERS, HIDDEN, HEADS, FFN, VOCAB)
+# What keys speak of that make a model something else than Llama, whatever else they say.
+_STRUCTURE = (
+    "altup", "attn_type", "block_config", "compress", "conv", "cross_attention", "engram", "expert", "hash", "hc_",
+    "hybrid", "index_", "kv_shared", "laurel", "layer_types", "layers_block", "linear_", "lora_rank", "mamba", "moe",
+    "mtp", "nextn", "num_blocks", "per_layer", "recurrent", "router", "rwkv", "ssm", "state_size", "time_mix",
+)  # fmt: skip
+_ENDINGS = ("forcausallm", "lmheadmodel", "forconditionalgeneration")
 
 
 def known_model_types() -> tuple[str, ...]:
-    return tuple(sorted(_FAMILIES))
+    return tuple(sorted(FAMILIES))
 
 
 def model_from_config(config: Mapping[str, Any], name: str) -> ModelSpec:
     """The model that a config.json describes; every problem is an InvalidInput that names the key."""
     if not isinstance(config, Mapping):
         raise InvalidInput("config.json", config, "an object of keys and values is expected")
-    model_type = config.get("model_type")
-    if not isinstance(model_type, str):
-        known = ", ".join(known_model_types())
-        raise InvalidInput("model_type", model_type, f"a config.json names its architecture here; known: {known}")
-    if model_type not in _FAMILIES:
-        hint = "a file of ModelSpec's own fields can describe other decoders"
-        raise UnknownName("model_type", model_type, _FAMILIES, hint)
-    fields = _FAMILIES[model_type](ConfigKeys(config))
+    text, notes = _language_model(config)
+    _refuse_what_differs_by_layer(text)
+    model_type = _model_type(text)
+    if model_type in FAMILIES:
+        keys = ConfigKeys(text, class_defaults(model_type) if text is not config else None)
+        fields = FAMILIES[model_type](keys)
+        _refuse_problems(keys)
+    else:
+        keys, fields = _plain_shape(text, model_type)
     try:
-        return build(ModelSpec, {"name": name, **fields}, where="")
+        return build(ModelSpec, {"name": name, **fields, "notes": (*notes, *keys.notes)}, where="")
     except InvalidInput as error:
         key = _KEY_OF_FIELD.get(error.field, error.field)
         raise InvalidInput(key, error.value, error.expected) from None
 
 
-def _decoder(keys: ConfigKeys, *, head_dim: int | None = None, tied: bool = False) -> Fields:
-    """What all families spell alike; ``head_dim`` and ``tied`` are their class defaults."""
-    heads = keys.size("num_attention_heads")
-    return {
-        "num_layers": keys.size("num_hidden_layers"),
-        "hidden_size": keys.size("hidden_size"),
-        "num_heads": heads,
-        "num_kv_heads": keys.size_or_none("num_key_value_heads") or heads,
-        "head_dim": keys.size_or_none("head_dim", default=head_dim) or _even_head_dim(keys, heads),
-        "ffn_hidden_size": keys.size("intermediate_size"),
-        "vocab_size": keys.size("vocab_size"),
-        "max_position_embeddings": keys.size_or_none("max_position_embeddings"),
-        "tie_word_embeddings": keys.flag("tie_word_embeddings", default=tied),
-    }
+def _language_model(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
+    """The part of the file that describes the language model, and notes about the rest."""
+    others = [part for part in _OTHER_PARTS if isinstance(config.get(part), Mapping)]
+    notes = [f"{', '.join(others)}: only the text model is planned, the rest isn't costed"] if others else []
+    nested = next((part for part in _TEXT_PARTS if isinstance(config.get(part), Mapping)), None)
+    if nested is None:
+        return config, notes
+    text = dict(config[nested])
+    for key in ("tie_word_embeddings", "model_type"):
+        if text.get(key) is None and config.get(key) is not None:
+            text[key] = config[key]
+    return text, notes
 
 
-def _even_head_dim(keys: ConfigKeys, heads: int) -> int:
-    hidden = keys.size("hidden_size")
-    if hidden % heads:
-        expected = f"without a head_dim it has to be a multiple of num_attention_heads ({heads})"
-        raise InvalidInput("hidden_size", hidden, expected)
-    return hidden // heads
+def _model_type(config: Mapping[str, Any]) -> str:
+    """The family's name: ``model_type``, or what ``architectures`` says when there is none."""
+    given = config.get("model_type")
+    if given is None:
+        given = _of_architecture(config)
+    if is_placeholder(given):
+        raise InvalidInput("model_type", given, "it is a placeholder; put the value in its place")
+    if not isinstance(given, str) or not given:
+        known = ", ".join(known_model_types())
+        raise InvalidInput("model_type", given, f"a config.json names its architecture here; known: {known}")
+    for spelling in (given, f"{given}_text", f"{given}_text_model", given.removesuffix("_text")):
+        if spelling in FAMILIES:
+            return spelling
+    return given
 
 
-def _attention_bias(keys: ConfigKeys, *, default: bool = False) -> Fields:
-    bias = keys.flag("attention_bias", default=default)
-    return {"qkv_bias": bias, "attention_out_bias": bias}
+def _of_architecture(config: Mapping[str, Any]) -> str | None:
+    """The family of a class such as LlamaForCausalLM, from ``architectures`` or TensorRT-LLM's ``architecture``."""
+    classes = config.get("architectures")
+    name = classes[0] if isinstance(classes, list) and classes else config.get("architecture")
+    if not isinstance(name, str):
+        return None
+    letters = _letters(name)
+    for ending in _ENDINGS:
+        letters = letters.removesuffix(ending)
+    return next((family for family in FAMILIES if _letters(family) == letters), name)
 
 
-def _window(keys: ConfigKeys, window: int | None, sliding_layers: int) -> Fields:
-    """The window and how many layers use it: as ``layer_types`` lists them, else ``sliding_layers``."""
-    kinds = keys.items("layer_types")
-    if kinds is not None:
-        num_layers = keys.size("num_hidden_layers")
-        if len(kinds) != num_layers:
-            raise InvalidInput("layer_types", kinds, f"num_hidden_layers ({num_layers}) items are expected")
-        for kind in kinds:
-            if kind not in ("full_attention", "sliding_attention"):
-                raise InvalidInput("layer_types", kind, "full_attention or sliding_attention is expected")
-        sliding_layers = kinds.count("sliding_attention")
-        if sliding_layers and window is None:
-            raise InvalidInput("sliding_window", None, "layer_types has sliding layers: the window's size is required")
-    if window is None or not sliding_layers:
-        return {}
-    return {"sliding_window": window, "num_sliding_layers": sliding_layers}
+def _letters(text: str) -> str:
+    return "".join(character for character in text.lower() if character.isalnum())
 
 
-def _llama(keys: ConfigKeys) -> Fields:
-    return _decoder(keys) | _attention_bias(keys) | {"mlp_bias": keys.flag("mlp_bias")}
+def _refuse_what_differs_by_layer(config: Mapping[str, Any]) -> None:
+    blocks = config.get("block_configs")
+    if blocks:
+        found = f"{len(blocks)} blocks" if isinstance(blocks, list) else blocks
+        expected = "layers that differ one by one in width or lack attention can't be planned: stages cut them evenly"
+        raise InvalidInput("block_configs", found, expected)
 
 
-def _mistral(keys: ConfigKeys) -> Fields:
-    window = keys.size_or_none("sliding_window", default=4096)  # MistralConfig's default; null is none
-    return _decoder(keys) | _window(keys, window, keys.size("num_hidden_layers"))
+def _refuse_problems(keys: ConfigKeys) -> None:
+    check_relations(keys)
+    for name in keys.unread:
+        if name != name.strip():
+            keys.problem(name, keys.raw(name), "the key's name has blanks around it")
+    problems = keys.problems
+    if not problems:
+        return
+    error = together(problems)
+    if len(keys.missing) > 1:
+        unknown = ", ".join(keys.unread) or "none"
+        raise InvalidInput(
+            error.field, error.value, f"{error.expected}; keys of the file that say nothing here: {unknown}"
+        )
+    raise error
 
 
-def _mixtral(keys: ConfigKeys) -> Fields:
-    fields = _decoder(keys)
-    window = keys.size_or_none("sliding_window")
-    moe = {
-        "num_experts": keys.size("num_local_experts", "num_experts"),
-        "top_k": keys.size("num_experts_per_tok"),
-        "expert_ffn_hidden_size": fields["ffn_hidden_size"],
-    }
-    return fields | _window(keys, window, fields["num_layers"]) | {"moe": moe}
+def _plain_shape(config: Mapping[str, Any], model_type: str) -> tuple[ConfigKeys, Fields]:
+    """An unknown architecture as Llama, if its keys are Llama's and none speaks of anything else.
 
-
-def _qwen_window(keys: ConfigKeys) -> Fields:
-    """Layers from ``max_window_layers`` on use the window, and only if ``use_sliding_window`` is set."""
-    if not keys.flag("use_sliding_window"):
-        return {}
-    full = keys.count("max_window_layers", default=28)  # Qwen2Config's and Qwen3Config's default
-    window = keys.size_or_none("sliding_window", default=4096)
-    return _window(keys, window, max(0, keys.size("num_hidden_layers") - full))
-
-
-def _qwen2(keys: ConfigKeys) -> Fields:
-    return _decoder(keys) | _qwen_window(keys) | {"qkv_bias": True}
-
-
-def _qwen3(keys: ConfigKeys) -> Fields:
-    # 128 is Qwen3Config's default, whatever hidden_size is.
-    return _decoder(keys, head_dim=128) | _attention_bias(keys) | _qwen_window(keys) | {"qk_norm": "head"}
-
-
-def _qwen3_moe(keys: ConfigKeys) -> Fields:
-    why = "MoE and dense layers that alternate can't be expressed"
-    keys.require("decoder_sparse_step", 1, why)
-    fields = _decoder(keys)
-    dense = keys.items("mlp_only_layers") or []
-    if dense != list(range(len(dense))):
-        raise InvalidInput("mlp_only_layers", dense, f"[] or the first layers [0, 1, ...] are supported: {why}")
-    if len(dense) > fields["num_layers"]:
-        raise InvalidInput("mlp_only_layers", dense, f"at most num_hidden_layers={fields['num_layers']} are expected")
-    moe = {
-        "num_experts": keys.size("num_experts", "num_local_experts"),
-        "top_k": keys.size("num_experts_per_tok"),
-        "expert_ffn_hidden_size": keys.size("moe_intermediate_size"),
-        "num_dense_layers": len(dense),
-    }
-    return fields | _attention_bias(keys) | _qwen_window(keys) | {"qk_norm": "head", "moe": moe}
-
-
-def _deepseek(keys: ConfigKeys, *, first_dense: int, score_correction_bias: bool) -> Fields:
-    fields = _decoder(keys)
-    nope, rope = keys.size("qk_nope_head_dim"), keys.size("qk_rope_head_dim")
-    mla = {
-        # The class's default is V2's rank; files of V2-Lite that drop the key mean none.
-        "q_lora_rank": keys.size_or_none("q_lora_rank"),
-        "kv_lora_rank": keys.size("kv_lora_rank"),
-        "qk_nope_head_dim": nope,
-        "qk_rope_head_dim": rope,
-        "v_head_dim": keys.size("v_head_dim"),
-    }
-    keys.require("moe_layer_freq", 1, "every layer after the dense ones has experts")
-    expert = keys.size("moe_intermediate_size")
-    moe = {
-        "num_experts": keys.size("n_routed_experts", "num_local_experts"),
-        "top_k": keys.size("num_experts_per_tok"),
-        "expert_ffn_hidden_size": expert,
-        "shared_expert_ffn_hidden_size": keys.count("n_shared_experts") * expert,
-        "num_dense_layers": keys.count("first_k_dense_replace", default=first_dense),
-        "score_correction_bias": score_correction_bias,
-        "num_groups": keys.size_or_none("n_group"),
-        "max_groups_per_token": keys.size_or_none("topk_group"),
-    }
-    # Keys and values are expanded for every head from the latent.
-    heads = {"num_kv_heads": fields["num_heads"], "head_dim": nope + rope}
-    mtp = {"num_mtp_layers": keys.count("num_nextn_predict_layers")}
-    return fields | _attention_bias(keys) | heads | mtp | {"mla": mla, "moe": moe}
-
-
-def _deepseek_v2(keys: ConfigKeys) -> Fields:
-    return _deepseek(keys, first_dense=0, score_correction_bias=False)
-
-
-def _deepseek_v3(keys: ConfigKeys) -> Fields:
-    return _deepseek(keys, first_dense=3, score_correction_bias=True)
-
-
-def _alternating(keys: ConfigKeys, window: int) -> Fields:
-    """Every other layer uses the window, the first one included."""
-    return _window(keys, keys.size_or_none("sliding_window", default=window), (keys.size("num_hidden_layers") + 1) // 2)
-
-
-def _gpt_oss(keys: ConfigKeys) -> Fields:
-    fields = _decoder(keys, head_dim=64)
-    moe = {
-        "num_experts": keys.size("num_local_experts", "num_experts"),
-        "top_k": keys.size("num_experts_per_tok", "experts_per_token"),
-        "expert_ffn_hidden_size": fields["ffn_hidden_size"],
-        "router_bias": True,
-    }
-    extras = {"expert_bias": True, "attention_sinks": True, "moe": moe}
-    return fields | _attention_bias(keys, default=True) | _alternating(keys, window=128) | extras
-
-
-def _gemma2(keys: ConfigKeys) -> Fields:
-    fields = _decoder(keys, head_dim=256, tied=True)
-    return fields | _attention_bias(keys) | _alternating(keys, window=4096) | {"norms_per_layer": 4}
-
-
-def _gpt2(keys: ConfigKeys) -> Fields:
-    keys.require("add_cross_attention", False, "an encoder is not planned")
-    hidden, heads = keys.size("n_embd", "hidden_size"), keys.size("n_head", "num_attention_heads")
-    if hidden % heads:
-        raise InvalidInput("n_embd", hidden, f"a multiple of n_head ({heads}) is expected")
-    biases = ("qkv_bias", "attention_out_bias", "mlp_bias", "norm_bias")
-    return {
-        "num_layers": keys.size("n_layer", "num_hidden_layers"),
-        "hidden_size": hidden,
-        "num_heads": heads,
-        "num_kv_heads": heads,
-        "head_dim": hidden // heads,
-        "ffn_hidden_size": keys.size_or_none("n_inner") or 4 * hidden,
-        "vocab_size": keys.size("vocab_size"),
-        "max_position_embeddings": keys.size("n_positions", "max_position_embeddings", "n_ctx"),
-        "gated_mlp": False,
-        "tie_word_embeddings": keys.flag("tie_word_embeddings", default=True),
-        "learned_position_embeddings": True,
-    } | dict.fromkeys(biases, True)
-
-
-_FAMILIES: dict[str, Callable[[ConfigKeys], Fields]] = {
-    "deepseek_v2": _deepseek_v2,
-    "deepseek_v3": _deepseek_v3,
-    "gemma2": _gemma2,
-    "gpt2": _gpt2,
-    "gpt_oss": _gpt_oss,
-    "llama": _llama,
-    "mistral": _mistral,
-    "mixtral": _mixtral,
-    "qwen2": _qwen2,
-    "qwen3": _qwen3,
-    "qwen3_moe": _qwen3_moe,
-}
+    Raises:
+        UnknownName: sizes are missing, or keys say that it is something else.
+    """
+    keys = ConfigKeys(config)
+    missing = [names[0] for names in _PLAIN_SIZES if all(config.get(name) is None for name in names)]
+    odd = sorted(str(key) for key in config if any(part in str(key).lower() for part in _STRUCTURE) and config[key])
+    if missing or odd:
+        hint = "; ".join(
+            [
+                "it is not a plain Llama shape either",
+                *([f"missing keys: {', '.join(missing)}"] if missing else []),
+                *([f"keys not understood: {', '.join(odd)}"] if odd else []),
+                "a file of ModelSpec's own fields can describe other decoders",
+            ]
+        )
+        raise UnknownName("model_type", model_type, FAMILIES, hint)
+    fields = llama(keys)
+    _refuse_problems(keys)
+    keys.note(
+        f"model_type {model_type} is not known: its sizes are read as Llama's (gated MLP, two norms a layer, biases "
+        "only where the file says so)"
+    )
+    return keys, fields

@@ -6,7 +6,7 @@ importer builds its nouns through ``build``. Validators of several fields raise 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn, TypeVar
 
@@ -61,6 +61,13 @@ def build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
         return cls.model_validate(dict(data))
     except ValidationError as error:
         _raise_first(error.errors(include_url=False), cls, where)
+
+
+def together(problems: Sequence[InvalidInput]) -> InvalidInput:
+    """One error in one line that names every problem, led by the first."""
+    first = problems[0]
+    others = "".join(f"; also {problem}" for problem in problems[1:])
+    return InvalidInput(first.field, first.value, first.expected + others)
 
 
 def _raise_first(problems: list[ErrorDetails], cls: type[BaseModel], where: str) -> NoReturn:

@@ -27,13 +27,15 @@ def block_bytes_per_token(
     element_bytes: Num,
     dropout: float = 0.0,
     norms_saved: Num | float = 1.0,
+    sub_blocks: Num | float = 2.0,
 ) -> Num:
     """Bytes per token that one attention block and one MLP save on one rank, with a fused attention core.
 
     Widths are per rank. ``dropout`` counts two one-byte masks. ``norms_saved`` 0 drops the outputs of both norms,
-    which are the inputs of the QKV and the up-projection: they are recomputed from the norms' inputs.
+    which are the inputs of the QKV and the up-projection: they are recomputed from the norms' inputs. Each of the
+    ``sub_blocks`` saves its norm's input and output.
     """
-    residual = (2.0 + 2.0 * norms_saved) * hidden * element_bytes + 2.0 * dropout * hidden
+    residual = sub_blocks * (1.0 + norms_saved) * hidden * element_bytes + sub_blocks * dropout * hidden
     cut = (qkv_width + output_width + ffn_input_width + ffn_width) * element_bytes
     return residual / sequence_shards + cut
 
@@ -46,16 +48,20 @@ def score_matrix_bytes_per_token(*, heads: Num, seq_len: Num, dropout: float = 1
 def _layer(f: Facts, x: Axes) -> Outputs:
     t, element, shards = shapes.tokens(f, x), f.work.activation_bytes, shapes.sequence_shards(f, x)
     model = f.model
-    output = shapes.heads(f, x) * model.v_head_dim
-    qkv = shapes.qkv_width(f, x)
-    latent = model.is_mla * (model.q_latent + model.kv_latent + model.kv_rope_width)
+    # A mixer saves what its input projection gives and what its output projection reads, as attention does.
+    output = (
+        shapes.heads(f, x) * model.v_head_dim * model.attention_share + model.mixer_share * model.mixer_inner / x.tp
+    )
+    gate = model.attention_gate * shapes.heads(f, x) * model.v_head_dim
+    qkv = (shapes.qkv_width(f, x) + gate) * model.attention_share + model.mixer_share * model.mixer_input / x.tp
+    latent = model.is_mla * (model.q_latent + model.kv_latent + model.kv_rope_width) * model.attention_share
     routed = shapes.routed_tokens(f, x) / t * f.cal.expert_imbalance
     up = shapes.up_projections(f)
-    dense_in, dense_out = up * model.ffn / x.tp, model.ffn / x.tp
+    dense_in, dense_out = model.mlp_share * up * model.ffn / x.tp, model.mlp_share * model.ffn / x.tp
     # An expert saves its permuted input, the up-projections' outputs and the activation's output, per routed copy.
     shared = (up + 1.0) * model.shared_ffn / x.tp
-    expert_in = routed * (model.hidden + up * model.expert_ffn / x.etp) + shared
-    expert_out = routed * model.expert_ffn / x.etp
+    expert_in = model.mlp_share * (routed * (model.expert_hidden + up * model.expert_ffn / x.etp) + shared)
+    expert_out = model.mlp_share * routed * model.expert_ffn / x.etp
 
     scores = score_matrix_bytes_per_token(heads=shapes.heads(f, x), seq_len=f.work.seq_len)
     scores = scores * (1.0 - f.work.fused_attention)
@@ -72,6 +78,7 @@ def _layer(f: Facts, x: Axes) -> Outputs:
             sequence_shards=shards,
             element_bytes=element,
             norms_saved=keep_norms,
+            sub_blocks=shapes.sub_blocks(f),
         )
         keep_scores = 1.0 - f.work.recompute_attention if selective else 1.0
         return t * (per_token + scores * keep_scores) * f.cal.activation_coefficient
@@ -84,7 +91,7 @@ def _layer(f: Facts, x: Axes) -> Outputs:
         "moe_selective_bytes": saved(expert_in, expert_out * (1.0 - f.work.recompute_activation), selective=True),
         "boundary_bytes": boundary,
         # Dispatch and combine each hold a send and a receive buffer of the routed copies.
-        "dispatch_bytes": (model.moe_layers > 0) * 4.0 * t * routed * model.hidden * element / x.etp,
+        "dispatch_bytes": (model.moe_layers > 0) * 4.0 * t * routed * model.expert_hidden * element / x.etp,
     }
 
 

@@ -1,4 +1,7 @@
-"""Compute of the attention block: projections, core, norms, residual and rotary passes."""
+"""Compute of what mixes tokens: attention's projections and core, or a mixer with a fixed-size state; norms, residual.
+
+Layers of a hybrid cost the average over all of them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ def _projections_s(f: Facts, x: Axes) -> tuple[Num, Num]:
     # heads.
     query_input = h * (1.0 - model.is_mla) + model.is_mla * (model.q_latent + h * (model.q_latent == 0))
     query = heads * model.qk_head_dim
-    plain_width = (1.0 - model.is_mla) * shapes.qkv_width(f, x)
+    gate = model.attention_gate * query
+    plain_width = (1.0 - model.is_mla) * (shapes.qkv_width(f, x) + gate)
     plain = gemm_s(f, t, plain_width, h)
     down = gemm_s(f, t, model.is_mla * model.q_latent, h) + gemm_s(f, t, model.kv_latent + model.kv_rope_width, h)
     nope_and_value = heads * (model.qk_head_dim - model.kv_rope_width + model.v_head_dim)
@@ -30,15 +34,38 @@ def _projections_s(f: Facts, x: Axes) -> tuple[Num, Num]:
     return plain + down + up + out, up
 
 
+def _mixer_s(f: Facts, x: Axes) -> tuple[Num, Num]:
+    """Forward seconds of a mixer's (projections, everything between them).
+
+    The scan keeps its state on chip and is bound by what it reads and writes: its inputs and its output once, and what
+    the short convolution before it reads and writes.
+    """
+    model, t = f.model, shapes.tokens(f, x)
+    linear = gemm_s(f, t, model.mixer_input / x.tp, model.hidden) + gemm_s(f, t, model.hidden, model.mixer_inner / x.tp)
+    moved = model.mixer_input + model.mixer_inner + 2.0 * model.mixer_mixed
+    return linear, memory_bound_s(f, t * moved / x.tp * f.work.activation_bytes)
+
+
 def _evaluate(f: Facts, x: Axes) -> Outputs:
     element = f.work.activation_bytes
     sharded = shapes.tokens(f, x) / shapes.sequence_shards(f, x) * f.model.hidden * element
     rotary = shapes.tokens(f, x) * _ROTARY_TENSORS * element
     rotary = rotary * (shapes.heads(f, x) + shapes.kv_heads(f, x)) * f.model.qk_head_dim
     norms = memory_bound_s(f, f.model.norms * _NORM_TENSORS * sharded)
-    residual = memory_bound_s(f, 2.0 * _RESIDUAL_TENSORS * sharded)
+    residual = memory_bound_s(f, shapes.sub_blocks(f) * _RESIDUAL_TENSORS * sharded)
     linear, latent_up = _projections_s(f, x)
     core_forward, core_backward = attention_core_s(f, shapes.tokens(f, x), shapes.heads(f, x))
+    if shapes.has_mixers(f):
+        attention, mixer = f.model.attention_share, f.model.mixer_share
+        mixer_linear, scan = _mixer_s(f, x)
+        linear, latent_up, rotary = (
+            attention * linear + mixer * mixer_linear,
+            attention * latent_up,
+            attention * rotary,
+        )
+        core_forward = attention * core_forward + mixer * scan
+        # Backward the scan reads its inputs and the output's gradient and writes gradients of its inputs.
+        core_backward = attention * core_backward + mixer * 2.0 * scan
     return {
         "attention_linear_s": linear,
         "latent_up_s": latent_up,

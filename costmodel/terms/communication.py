@@ -23,11 +23,14 @@ def _tensor_parallel(f: Facts, x: Axes) -> Outputs:
     """One all-gather and one reduce-scatter of ``b s h`` around each sub-block, forward and again backward.
 
     Korthikanti 2022, arXiv 2205.05198, section 4.2.2. Shared experts are cut like an MLP; routed ones by ``etp``.
+    Layers of one sub-block only, as hybrids have them, exchange half as much.
     """
     size = shapes.tokens(f, x) * f.model.hidden * f.work.activation_bytes
     block = np.where(x.tp > 1.0, 2.0 * ring_pass(f, x.tp, np.ones_like(x.tp)).seconds(size), 0.0)
-    routed = shapes.routed_tokens(f, x) * f.model.hidden * f.work.activation_bytes
+    block = block * (shapes.sub_blocks(f) / 2.0)
+    routed = shapes.routed_tokens(f, x) * f.model.expert_hidden * f.work.activation_bytes
     expert = np.where(x.etp > 1.0, 2.0 * ring_pass(f, x.etp, np.ones_like(x.etp)).seconds(routed), 0.0)
+    expert = expert * f.model.mlp_share
     return {
         "tp_block_s": block,
         "tp_expert_s": expert + np.where(f.model.shared_ffn > 0, block, 0.0),
@@ -49,12 +52,14 @@ def _context_parallel(f: Facts, x: Axes) -> Outputs:
     gather = ring_pass(f, x.cp, x.tp).seconds(chunk * x.cp)
     everything = t * (shapes.qkv_width(f, x) + shapes.heads(f, x) * f.model.v_head_dim) * element
     exchange = all_to_all(f, x.cp, x.tp, np.ones_like(x.cp)).seconds(everything)
+    # A mixer passes on a state of fixed size: next to keys and values of a chunk it is nothing.
+    ring, gather, exchange = (seconds * f.model.attention_share for seconds in (ring, gather, exchange))
     active = x.cp > 1.0
     gathers, exchanges = active & (x.cp_comm_type == ALL_GATHER), active & (x.cp_comm_type == A2A)
     # After every hop but the first the running output is rescaled by the softmax statistics: read, read, write in fp32
     # (Liu 2023, arXiv 2310.01889, section 3).
     merged = (x.cp - 1.0) * t * shapes.heads(f, x) * f.model.v_head_dim * 3.0 * 4.0
-    merge = memory_bound_s(f, merged) + (x.cp - 1.0) * f.cal.gemm_launch_s
+    merge = (memory_bound_s(f, merged) + (x.cp - 1.0) * f.cal.gemm_launch_s) * f.model.attention_share
     # Gathered K/V and its gradient; two chunks on the way and two at work; Q, K, V and output in their other layout.
     held = np.where(gathers, 2.0 * chunk * x.cp, np.where(exchanges, everything, 4.0 * chunk))
     return {
@@ -70,9 +75,10 @@ def _context_parallel(f: Facts, x: Axes) -> Outputs:
 
 def _expert_parallel(f: Facts, x: Axes) -> Outputs:
     """Dispatch and combine of one MoE layer: two all-to-alls of the device's tokens (primer, "Expert parallelism")."""
-    size = shapes.tokens(f, x) / x.tp * f.model.hidden * f.work.activation_bytes
+    size = shapes.tokens(f, x) / x.tp * f.model.expert_hidden * f.work.activation_bytes
     cost = all_to_all(f, x.ep, x.etp, f.model.top_k, f.model.group_limit, f.model.groups)
-    return {"ep_exchange_s": np.where(x.ep > 1.0, 2.0 * cost.seconds(size * f.cal.expert_imbalance), 0.0)}
+    exchange = 2.0 * cost.seconds(size * f.cal.expert_imbalance) * f.model.mlp_share
+    return {"ep_exchange_s": np.where(x.ep > 1.0, exchange, 0.0)}
 
 
 def _pipeline_parallel(f: Facts, x: Axes) -> Outputs:

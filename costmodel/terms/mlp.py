@@ -1,6 +1,11 @@
-"""Compute of the feed-forward block: the dense MLP, and the experts with their router and shared experts."""
+"""Compute of the feed-forward block: the dense MLP, and the experts with their router and shared experts.
+
+Where not every layer has one, a layer costs its share of it.
+"""
 
 from __future__ import annotations
+
+import numpy as np
 
 from costmodel.arrays import Num
 from costmodel.facts import Facts
@@ -14,15 +19,19 @@ def _activation_s(f: Facts, rows: Num, width: Num) -> Num:
     return memory_bound_s(f, rows * width * (shapes.up_projections(f) + 1.0) * f.work.activation_bytes)
 
 
-def _mlp_s(f: Facts, rows: Num, width: Num) -> Num:
-    """Forward seconds of one MLP of ``width`` features on this rank."""
-    up = gemm_s(f, rows, shapes.up_projections(f) * width, f.model.hidden)
-    return up + gemm_s(f, rows, f.model.hidden, width)
+def _mlp_s(f: Facts, rows: Num, width: Num, outer: Num) -> Num:
+    """Forward seconds of one MLP of ``width`` features on this rank, between ``outer`` ones."""
+    up = gemm_s(f, rows, shapes.up_projections(f) * width, outer)
+    return up + gemm_s(f, rows, outer, width)
 
 
 def _dense(f: Facts, x: Axes) -> Outputs:
     t, width = shapes.tokens(f, x), f.model.ffn / x.tp
-    return {"dense_mlp_s": _mlp_s(f, t, width), "dense_activation_s": _activation_s(f, t, width)}
+    share = f.model.mlp_share
+    return {
+        "dense_mlp_s": share * _mlp_s(f, t, width, f.model.hidden),
+        "dense_activation_s": share * _activation_s(f, t, width),
+    }
 
 
 def _experts(f: Facts, x: Axes) -> Outputs:
@@ -34,15 +43,21 @@ def _experts(f: Facts, x: Axes) -> Outputs:
     # factor. The fullest device sets the pace of its expert-parallel group.
     per_expert = routed / local * f.cal.expert_imbalance
     grouped = (
-        local * _mlp_s(f, per_expert, width) - (local - 1.0) * 2.0 * f.cal.gemm_launch_s * f.cal.compute_multiplier
+        local * _mlp_s(f, per_expert, width, f.model.expert_hidden)
+        - (local - 1.0) * 2.0 * f.cal.gemm_launch_s * f.cal.compute_multiplier
     )
-    shared = _mlp_s(f, t, f.model.shared_ffn / x.tp) + _activation_s(f, t, f.model.shared_ffn / x.tp)
+    shared_width = f.model.shared_ffn / x.tp
+    shared = _mlp_s(f, t, shared_width, f.model.hidden) + _activation_s(f, t, shared_width)
     router = gemm_s(f, t / x.tp, f.model.experts, f.model.hidden)
+    latent = f.model.expert_hidden * (f.model.expert_hidden != f.model.hidden)
+    if np.any(latent):  # every token is projected to what its experts work on, and back
+        router = router + gemm_s(f, t / x.tp, latent, f.model.hidden) + gemm_s(f, t / x.tp, f.model.hidden, latent)
     # Permutation to expert order and back: each copy is read and written once on either side of the experts.
-    permute = memory_bound_s(f, 4.0 * routed * f.model.hidden * f.work.activation_bytes)
+    permute = memory_bound_s(f, 4.0 * routed * f.model.expert_hidden * f.work.activation_bytes)
+    share = f.model.mlp_share
     return {
-        "expert_mlp_s": grouped * f.cal.grouped_gemm_factor + shared + router,
-        "expert_activation_s": _activation_s(f, routed * f.cal.expert_imbalance, width) + permute,
+        "expert_mlp_s": share * (grouped * f.cal.grouped_gemm_factor + shared + router),
+        "expert_activation_s": share * (_activation_s(f, routed * f.cal.expert_imbalance, width) + permute),
     }
 
 

@@ -53,3 +53,13 @@ def routed_tokens(f: Facts, x: Axes) -> Num:
     each and receives as many; expert tensor parallelism gathers the copies of its ``etp`` ranks.
     """
     return tokens(f, x) / x.tp * f.model.top_k * x.etp
+
+
+def sub_blocks(f: Facts) -> Num:
+    """Sub-blocks of the average layer: 2 for attention and an MLP, 1 where a layer is only one of them."""
+    return f.model.attention_share + f.model.mixer_share + f.model.mlp_share
+
+
+def has_mixers(f: Facts) -> bool:
+    """Whether any case has layers with a mixer; the others skip its work."""
+    return bool(np.any(f.model.mixer_share > 0))

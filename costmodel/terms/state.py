@@ -38,7 +38,8 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
     # Multi-head latent attention keeps its down-projections whole on every rank; grouped KV heads are copied past
     # one a rank.
     whole = model.is_mla * model.hidden * (model.q_latent + model.kv_latent + model.kv_rope_width)
-    kv_width = model.kv_heads * (model.qk_head_dim + model.v_head_dim) * (1.0 - model.is_mla)
+    whole = whole * model.attention_share
+    kv_width = model.kv_heads * (model.qk_head_dim + model.v_head_dim) * (1.0 - model.is_mla) * model.attention_share
     copied = np.maximum(x.tp / model.kv_heads, 1.0)
     cut = model.attention_params - whole - model.hidden * kv_width + model.hidden * kv_width * copied
     attention = whole + cut / x.tp + model.norm_params

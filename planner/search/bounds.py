@@ -24,6 +24,7 @@ from costmodel.flops import model_flops_per_token
 from costmodel.layers import backward_cost, forward_cost, model_body_s, model_ends_s, with_sharded_parameters
 from costmodel.predict import evaluate_terms
 from costmodel.schedules import chunks_alive, waiting_chunks
+from costmodel.spec.model import DenseLayers
 from costmodel.spec.plan import RECOMPUTES, SCHEDULES
 from costmodel.stages import Layout, representative_stages
 from costmodel.table import AXES, PlanTable, layer_counts
@@ -161,7 +162,7 @@ class StageBound:
 
 @lru_cache(maxsize=65536)
 def _alive(
-    layers: int, leading_dense: int, pp: int, vpp: int, schedule: int, layouts: tuple[int, ...], m: int
+    layers: int, leading_dense: DenseLayers, pp: int, vpp: int, schedule: int, layouts: tuple[int, ...], m: int
 ) -> tuple[float, float]:
     held_least, alive_least = np.inf, np.inf
     for layout in layouts:

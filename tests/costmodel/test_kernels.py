@@ -133,7 +133,7 @@ def test_attended_tokens_are_those_of_the_mask(model: str, seq_len: int) -> None
 def test_attention_is_priced_on_the_flops_that_utilisation_counts(model: str) -> None:
     spec = load_model(model)
     facts = Facts.of(scenario_of(model, seq_len=8192))
-    priced_flops = spec.num_layers * attention_core_flops(facts, num(1), num(spec.num_heads))
+    priced_flops = spec.num_attention_layers * attention_core_flops(facts, num(1), num(spec.num_heads))
     assert priced_flops == pytest.approx(attention_flops_per_token(spec, 8192), rel=1e-12)
 
 
@@ -194,10 +194,11 @@ def test_linear_layers_multiply_every_token_with_every_parameter_of_the_rank(mod
     scenario = scenario_of(model, seq_len=1024)
     facts, params = Facts.of(scenario), scenario.model.params
     held = PARAMETERS.evaluate(facts, axes_of(tp=tp, ep=1, etp=1))
-    attention = float(held["dense_layer_params"][0]) - params.norms_per_layer - params.dense_mlp_per_layer / tp
+    attention = float(held["dense_layer_params"][0]) - params.norms_per_layer
+    attention -= float(facts.model.dense_mlp_params) / tp
     assert flops_of(facts, ATTENTION, "attention_linear_s", tp=tp) == pytest.approx(2 * 1024 * attention, rel=2e-3)
     mlp = flops_of(facts, DENSE_MLP, "dense_mlp_s", tp=tp)
-    assert mlp == pytest.approx(2 * 1024 * params.dense_mlp_per_layer / tp, rel=2e-3)
+    assert mlp == pytest.approx(2 * 1024 * float(facts.model.dense_mlp_params) / tp, rel=2e-3)
     head = flops_of(facts, ENDS, "head_s", tp=tp)
     assert head == pytest.approx(2 * 1024 * float(held["table_params"][0]))
 
