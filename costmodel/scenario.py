@@ -39,7 +39,7 @@ class Scenario(Frozen):
             accelerator=accelerator.name,
             family=accelerator.family,
             precision=self.workload.precision.name,
-            framework=self.framework.name,
+            framework=self.framework.engine or self.framework.name,
         )
 
     @property

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from costmodel.catalog import folders
 from costmodel.catalog.documents import read_mapping
-from costmodel.errors import UnknownName
+from costmodel.errors import InvalidInput, UnknownName
 from costmodel.spec.framework import FrameworkSpec
 from costmodel.spec.validation import build
 from costmodel.spec.workload import OptimizerRecipe, PrecisionRecipe
@@ -20,15 +20,19 @@ def framework_names() -> tuple[str, ...]:
 
 
 def load_framework(name: str, version: str | None = None) -> FrameworkSpec:
-    """A framework at ``version``, or at the version its file takes as current.
+    """A framework by its name or one of its aliases, at ``version`` or at the version its file takes as current.
 
     Raises:
         UnknownName: no such framework, or no such version of it.
         UnreadableFile, InvalidInput: its file is broken (a user's own, in practice).
     """
-    if folders.find("framework", name) is None:
-        raise UnknownName("framework", name, framework_names())
-    spec = _framework(name.strip().lower(), folders.user_dir())
+    asked = name.strip().lower()
+    if folders.find("framework", asked) is None:
+        called = [spec.name for spec in _all_frameworks() if asked in spec.aliases]
+        if not called:
+            raise UnknownName("framework", name, framework_names())
+        asked = called[0].lower()
+    spec = _framework(asked, folders.user_dir())
     return spec if version is None else spec.at(version)
 
 
@@ -45,8 +49,39 @@ def framework_in_era(framework: FrameworkSpec, precision: str, sequence_parallel
     return load_framework(era.framework) if told else framework
 
 
+def recognise_framework(text: str) -> tuple[FrameworkSpec, bool]:
+    """The framework that free text names, as people fill in a column of runs: ``torchtitan+torchao (FSDP2)``.
+
+    The longest name or alias that occurs in the text decides, whatever the case of its letters.
+
+    Returns:
+        The framework at its current version, and whether the text names it; else the one that stands in for the rest.
+
+    Raises:
+        InvalidInput: no framework of the catalog stands in.
+    """
+    return _recognised(text.lower(), folders.user_dir())
+
+
+@lru_cache(maxsize=4096)
+def _recognised(lowered: str, _: Path | None) -> tuple[FrameworkSpec, bool]:
+    known = _all_frameworks()
+    named = [(len(word), spec) for spec in known for word in (spec.name.lower(), *spec.aliases) if word in lowered]
+    if named:
+        # Between equally long words the first framework of the catalog, so that the answer is always the same.
+        return max(named, key=lambda pair: pair[0])[1], True
+    standing_in = [spec for spec in known if spec.fallback]
+    if not standing_in:
+        raise InvalidInput("framework", lowered, "it names none that is known, and none of them has `fallback: true`")
+    return standing_in[0], False
+
+
+def _all_frameworks() -> list[FrameworkSpec]:
+    return [_framework(name.lower(), folders.user_dir()) for name in framework_names()]
+
+
 # Cached by the user's directory as well, since a name may mean something else there.
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def _framework(name: str, user_dir: Path | None) -> FrameworkSpec:
     entry = folders.find("framework", name)
     assert entry is not None, "load_framework looks before it asks"

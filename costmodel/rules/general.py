@@ -8,10 +8,11 @@ from costmodel.arrays import Bools
 from costmodel.rules.pipeline import PIPELINE_RULES
 from costmodel.rules.rule import CATALOG, OWN, PlanColumns, Row, Rule, divisible_rule
 from costmodel.scenario import Scenario
-from costmodel.spec.plan import CP_COMM_TYPES
+from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES
 from costmodel.table import mesh_size
 
 MESH = ("tp", "cp", "dp", "pp")
+SELECTIVE = RECOMPUTES.index("selective")
 
 
 def _enough_devices(scenario: Scenario, columns: PlanColumns) -> Bools:
@@ -107,6 +108,10 @@ def _cp_canonical_reason(_: Scenario, row: Row) -> str:
     return f"cp_comm_type {kind} means nothing with cp {row['cp']}: such a plan is listed once, as {CP_COMM_TYPES[0]}"
 
 
+def _recompute_known(scenario: Scenario, columns: PlanColumns) -> Bools:
+    return np.asarray((columns["recompute"] != SELECTIVE) | bool(scenario.framework.selective_modules))
+
+
 GENERAL_RULES: tuple[Rule, ...] = (
     Rule(
         name="enough_devices",
@@ -185,5 +190,12 @@ GENERAL_RULES: tuple[Rule, ...] = (
         holds=_cp_canonical,
         reason=_cp_canonical_reason,
         source=OWN + "a plan is listed once",
+    ),
+    Rule(
+        name="recompute_known",
+        axes=("recompute",),
+        holds=_recompute_known,
+        reason=lambda s, _: f"recompute selective: {s.framework.title} recomputes a layer whole or not at all",
+        source=CATALOG,
     ),
 )

@@ -1,6 +1,6 @@
 """Which rules a framework has at a version, and what they say about plans.
 
-A framework joins by a module with its rules and a line in ``_OWN_RULES``.
+A framework joins by a module with its rules, a line in ``_RULE_SETS`` and the name of that line in its catalog file.
 """
 
 from __future__ import annotations
@@ -11,25 +11,40 @@ import numpy as np
 
 from costmodel.arrays import Bools
 from costmodel.errors import UnknownName
+from costmodel.rules.accelerate import ACCELERATE_RULES
+from costmodel.rules.deepspeed import DEEPSPEED_RULES
 from costmodel.rules.general import GENERAL_RULES
+from costmodel.rules.llm_foundry import LLM_FOUNDRY_RULES
+from costmodel.rules.maxtext import MAXTEXT_RULES
 from costmodel.rules.megatron import MEGATRON_RULES
+from costmodel.rules.nanotron import NANOTRON_RULES
 from costmodel.rules.rule import Row, Rule, as_columns
+from costmodel.rules.torchtitan import TORCHTITAN_RULES
 from costmodel.scenario import Scenario
 from costmodel.spec.framework import FrameworkSpec
 from costmodel.table import PlanTable
 
-_OWN_RULES: Mapping[str, tuple[Rule, ...]] = {"megatron-core": MEGATRON_RULES}
+_RULE_SETS: Mapping[str, tuple[Rule, ...]] = {
+    "accelerate": ACCELERATE_RULES,
+    "deepspeed": DEEPSPEED_RULES,
+    "llm-foundry": LLM_FOUNDRY_RULES,
+    "maxtext": MAXTEXT_RULES,
+    "megatron-core": MEGATRON_RULES,
+    "nanotron": NANOTRON_RULES,
+    "torchtitan": TORCHTITAN_RULES,
+}
 
 
 def rules_for(framework: FrameworkSpec) -> tuple[Rule, ...]:
     """The general rules and those that the framework has at its version, in a fixed order.
 
     Raises:
-        UnknownName: when no rules of the framework are known.
+        UnknownName: when the framework follows a rule set that is not known.
     """
-    if framework.name not in _OWN_RULES:
-        raise UnknownName("framework", framework.name, _OWN_RULES)
-    return tuple(rule for rule in (*GENERAL_RULES, *_OWN_RULES[framework.name]) if rule.applies_to(framework))
+    if framework.rules is not None and framework.rules not in _RULE_SETS:
+        raise UnknownName("framework rules", framework.rules, _RULE_SETS)
+    own = _RULE_SETS[framework.rules] if framework.rules is not None else ()
+    return tuple(rule for rule in (*GENERAL_RULES, *own) if rule.applies_to(framework))
 
 
 def broken(scenario: Scenario, row: Row) -> tuple[tuple[Rule, str], ...]:

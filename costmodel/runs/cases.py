@@ -23,7 +23,6 @@ from costmodel.runs.models import model_of
 from costmodel.scenario import Scenario
 from costmodel.spec.cluster import AcceleratorSpec, ClusterSpec
 from costmodel.spec.framework import FrameworkSpec
-from costmodel.spec.model import ModelSpec
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES
 from costmodel.spec.workload import OptimizerRecipe, Workload
 from costmodel.stages import Layout

@@ -29,16 +29,22 @@ class FrameworkSpec(Frozen):
     """A framework at one version.
 
     Attributes:
+        aliases: what people call it, in lower case: exact names for ``load_framework``, parts of free text for
+            ``recognise_framework``.
+        fallback: whether it stands in where a text names no framework.
+        rules: the rule set that it follows, often its own name; None where none of its own is known, so that only the
+            rules that hold under every framework apply.
         version: the version in use, one of ``versions``.
         versions: the versions that rules tell apart, oldest first.
         features: feature name -> the first version that has it.
         vendors: makers of the accelerators that it runs on.
-        schedules: pipeline schedules on offer.
+        schedules: pipeline schedules on offer; none where it has no pipelines.
         zero_stages: what data parallelism may shard: 0 nothing, 1 optimizer, 2 and gradients, 3 and parameters.
-        cp_comm_types: how context parallelism may exchange keys and values.
+        cp_comm_types: how context parallelism may exchange keys and values; none where it has no context parallelism.
         gradient_bytes: precision recipe -> bytes of one accumulated gradient.
-        selective_modules: what ``recompute: selective`` recomputes.
+        selective_modules: what ``recompute: selective`` recomputes; none where a layer is recomputed whole or not.
         vocab_padding_multiple: the vocabulary is padded to this times tp.
+        engine: the framework whose kernels it runs and whose calibration holds for it; None for its own.
         usual_zero_stage: what is sharded where a run doesn't say.
         memory_kind: which figure its logs print as memory where a run doesn't say.
         fused_attention: whether attention scores stay on chip.
@@ -48,6 +54,9 @@ class FrameworkSpec(Frozen):
 
     name: str
     title: str
+    aliases: tuple[str, ...] = ()
+    fallback: bool = False
+    rules: str | None
     version: str
     versions: tuple[str, ...]
     features: FrozenMapping[str, str]
@@ -58,6 +67,7 @@ class FrameworkSpec(Frozen):
     gradient_bytes: FrozenMapping[str, PositiveInt]
     selective_modules: tuple[str, ...]
     vocab_padding_multiple: PositiveInt
+    engine: str | None = None
     usual_zero_stage: NonNegativeInt = 0
     memory_kind: MemoryKind = "allocated"
     fused_attention: bool = True
@@ -67,14 +77,16 @@ class FrameworkSpec(Frozen):
     retrieved: IsoDate
 
     def at(self, version: str) -> FrameworkSpec:
-        """The same framework at another version.
+        """The same framework at another version; a patch release is the version that it belongs to.
 
         Raises:
             UnknownName: when no rule set knows ``version``.
         """
-        if version not in self.versions:
-            raise UnknownName("framework-version", version, self.versions)
-        return self.model_copy(update={"version": version})
+        asked = version.strip().lower().removeprefix("v")
+        for known in sorted(self.versions, key=len, reverse=True):
+            if asked == known or asked.startswith(known + "."):
+                return self.model_copy(update={"version": known})
+        raise UnknownName("framework-version", version, self.versions)
 
     def has(self, feature: str) -> bool:
         """Whether this version has ``feature``; a feature that no version has is simply absent."""

@@ -1,8 +1,8 @@
 """Why meshes drop out: every mesh counts once under each rule that it breaks.
 
 A rule that reads only mesh axes breaks a mesh outright. The other rules read the axes of one group of inner choices
-(stages, sharding, CP exchange); a mesh breaks such a rule when no choice of the group passes all of the group's
-rules and the plainest choice breaks this one. ``pins`` counts meshes for which pins and forbids leave a group
+(stages, sharding, CP exchange, recompute); a mesh breaks such a rule when no choice of the group passes all of the
+group's rules and the plainest choice breaks this one. ``pins`` counts meshes for which pins and forbids leave a group
 without any choice.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, product
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from planner.search.space import (
     STAGE_AXES,
     Columns,
     offered_cp_comm,
+    recompute_policies,
     sharding_options,
     stage_options,
 )
@@ -48,8 +50,9 @@ class _Group:
     choices: Callable[..., Sequence[tuple[int, ...]]]
 
 
-def _groups(request: SearchRequest) -> tuple[_Group, ...]:
-    return (
+def _groups(request: SearchRequest, rules: Sequence[Rule]) -> list[_Group]:
+    """The groups of inner axes; those that one rule reads together are chosen together."""
+    groups = [
         _Group(axes=STAGE_AXES, key=("pp",), choices=lambda pp: stage_options(request, pp)),
         _Group(
             axes=SHARD_AXES, key=("tp", "cp", "dp"), choices=lambda tp, cp, dp: sharding_options(request, tp, cp, dp)
@@ -59,7 +62,25 @@ def _groups(request: SearchRequest) -> tuple[_Group, ...]:
             key=("cp",),
             choices=lambda cp: [(code,) for code in (offered_cp_comm(request) if cp > 1 else (0,))],
         ),
-    )
+        # Every mesh has the same policies; a group needs some axis as its key.
+        _Group(axes=("recompute",), key=("pp",), choices=lambda _: [(code,) for code in recompute_policies(request)]),
+    ]
+    for rule in rules:
+        read = [group for group in groups if set(group.axes) & set(rule.axes)]
+        if len(read) > 1:
+            groups = [group for group in groups if group not in read] + [_joined(read)]
+    return groups
+
+
+def _joined(groups: Sequence[_Group]) -> _Group:
+    key = tuple(sorted({axis for group in groups for axis in group.key}))
+
+    def choices(*values: int) -> list[tuple[int, ...]]:
+        at = dict(zip(key, values, strict=True))
+        each = [group.choices(*(at[axis] for axis in group.key)) for group in groups]
+        return [tuple(chain.from_iterable(parts)) for parts in product(*each)]
+
+    return _Group(axes=tuple(chain.from_iterable(group.axes for group in groups)), key=key, choices=choices)
 
 
 def eliminate(request: SearchRequest, meshes: Columns) -> Elimination:
@@ -72,7 +93,7 @@ def eliminate(request: SearchRequest, meshes: Columns) -> Elimination:
             broken = ~np.broadcast_to(rule.holds(scenario, meshes), result.legal.shape)
             _count(result, rule, broken, meshes, {})
             result.legal &= ~broken
-    for group in _groups(request):
+    for group in _groups(request, rules):
         own = [rule for rule in rules if set(rule.axes) & set(group.axes)]
         _check_group(request, result, group, own, meshes)
     return result

@@ -10,11 +10,10 @@ from costmodel.arrays import Bools, Ints, Num
 from costmodel.facts import Facts
 from costmodel.predict import predict
 from costmodel.rules import legal_mask
-from costmodel.spec.plan import RECOMPUTES
 from costmodel.table import AXES, PlanTable, layer_counts, stage_table
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
-from planner.search.space import Columns, legal_zero_stages
+from planner.search.space import Columns, legal_zero_stages, recompute_policies
 
 _NEAREST = 50
 
@@ -56,7 +55,7 @@ def _take(meshes: Columns, rows: Ints) -> Columns:
 
 def _usually_leanest(request: SearchRequest, f: Facts, meshes: Columns) -> LeanestPlans:
     """Most recompute, everything sharded over all replicas, the plainest layout of the fewest chunks."""
-    most = request.constraints.domain("recompute", range(len(RECOMPUTES)))[-1:]
+    most = recompute_policies(request)[-1:]
     rows, of_row = _every_policy(request, meshes, most)
     high = legal_zero_stages(request)[-2:]
     lean = np.flatnonzero((rows["dp_replicate"] == 1) & np.isin(rows["zero_stage"], high))
@@ -66,7 +65,7 @@ def _usually_leanest(request: SearchRequest, f: Facts, meshes: Columns) -> Leane
 
 def _leanest(request: SearchRequest, f: Facts, meshes: Columns) -> LeanestPlans:
     """Every recompute policy, sharding and layout."""
-    rows, of_row = _every_policy(request, meshes, request.constraints.domain("recompute", range(len(RECOMPUTES))))
+    rows, of_row = _every_policy(request, meshes, recompute_policies(request))
     layers, leading_dense = layer_counts(request.scenario)
     # With layers of one kind the fewest chunks keep the fewest activations; more chunks may mix two kinds better.
     uniform = leading_dense in (0, layers)

@@ -29,7 +29,7 @@ from planner.search.objective import Objective, objective_of
 from planner.search.priced import ROUNDING, Priced, comparable
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
-from planner.search.space import MESH_AXES, Columns, legal_zero_stages, mesh_candidates
+from planner.search.space import MESH_AXES, Columns, legal_zero_stages, mesh_candidates, recompute_policies
 
 _ROWS_PER_ROUND = 256
 _ROUNDS = 12
@@ -173,7 +173,7 @@ class Search:
         request, f = self.request, self.facts
         zero_stages = legal_zero_stages(request)
         least = np.full((len(RECOMPUTES), len(meshes["tp"])), np.inf)
-        for recompute in request.constraints.domain("recompute", range(len(RECOMPUTES))):
+        for recompute in recompute_policies(request):
             quick = row_bounds(request, f, with_inner(meshes, recompute=recompute, zero_stage=min((1, *zero_stages))))
             # Gathered layers can make stage 3 need more than stage 2, so both are tried.
             for zero in zero_stages[-2:]:

@@ -7,7 +7,7 @@ how CP communicates.
 Default domains (a pin may name values outside them): tp divides the heads and stays within one scale-up domain (at
 least a node); cp leaves whole pairs of chunks of at least ``_LEAST_TOKENS_PER_RANK`` tokens; ep divides the experts;
 etp is 1 or tp; dp divides the global batch; vpp up to ``_MOST_CHUNKS``; micro-batches up to ``_LARGEST_MICRO_BATCH``
-sequences.
+sequences. Pipelines, context parallelism and selective recompute only where the framework has them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from costmodel.arrays import Ints
 from costmodel.errors import InvalidInput
 from costmodel.rules import rules_for
-from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
+from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
 from planner.search.request import SearchRequest
 
@@ -62,8 +62,10 @@ def domains(request: SearchRequest) -> Domains:
     scenario, constraints = request.scenario, request.constraints
     model, devices = scenario.model, scenario.devices
     near = max(scenario.cluster.scale_up_devices, scenario.cluster.devices_per_node)
-    seq = scenario.workload.seq_len
-    cp = [c for c in divisors(seq) if c == 1 or (seq % (2 * c) == 0 and seq // c >= _LEAST_TOKENS_PER_RANK)]
+    seq, framework = scenario.workload.seq_len, scenario.framework
+    longest = seq // _LEAST_TOKENS_PER_RANK if framework.cp_comm_types else 1
+    deepest = model.num_layers if framework.schedules else 1
+    cp = [c for c in divisors(seq) if c == 1 or (seq % (2 * c) == 0 and c <= longest)]
 
     def within(values: Iterable[int]) -> list[int]:
         return [value for value in values if value <= devices]
@@ -73,7 +75,7 @@ def domains(request: SearchRequest) -> Domains:
     return Domains(
         tp=constraints.needed("tp", tp),
         cp=constraints.needed("cp", within(cp)),
-        pp=constraints.needed("pp", within(range(1, model.num_layers + 1))),
+        pp=constraints.needed("pp", within(range(1, deepest + 1))),
         ep=constraints.needed("ep", within(experts)),
         etp=constraints.needed("etp", [1, *tp] if model.moe else [1]),
     )
@@ -136,8 +138,10 @@ def stage_options(request: SearchRequest, pp: int) -> tuple[tuple[int, int, int]
     """(vpp, layout, schedule) for one pipeline depth: chunk counts that the layers allow, each distinct layout once."""
     constraints, layers = request.constraints, request.scenario.model.num_layers
     deepest = min(_MOST_CHUNKS, max(1, (layers + 2) // pp)) if pp > 1 else 1
-    offered = [SCHEDULES.index(name) for name in request.scenario.framework.schedules]
-    schedules = constraints.needed("schedule", offered)
+    names = request.scenario.framework.schedules
+    # Without a pipeline there is nothing to schedule: pp 1 is 1f1b under every framework.
+    offered = names if pp > 1 and names else (*names, "1f1b")
+    schedules = constraints.needed("schedule", [SCHEDULES.index(name) for name in offered])
     rule = next(rule for rule in rules_for(request.scenario.framework) if rule.name == "schedule_fits_chunks")
 
     def fits(vpp: int, schedule: int) -> bool:
@@ -202,7 +206,29 @@ def sharding_options(request: SearchRequest, tp: int, cp: int, dp: int) -> tuple
     return tuple(found)
 
 
+@lru_cache(maxsize=256)
 def offered_cp_comm(request: SearchRequest) -> tuple[int, ...]:
-    """Codes of the CP exchanges that the framework has and pins leave."""
-    offered = [CP_COMM_TYPES.index(kind) for kind in request.scenario.framework.cp_comm_types]
-    return request.constraints.needed("cp_comm_type", offered)
+    """Codes of the CP exchanges that pins leave and that no rule on the exchange alone refuses.
+
+    All that pins leave when none is legal; ``p2p`` where the framework has no context parallelism, so that the rule
+    can be named.
+    """
+    scenario = request.scenario
+    kinds = scenario.framework.cp_comm_types or CP_COMM_TYPES[:1]
+    offered = request.constraints.needed("cp_comm_type", [CP_COMM_TYPES.index(kind) for kind in kinds])
+    grid = {"cp": np.array([[c] for c in domains(request).cp if c > 1] or [[2]]), "cp_comm_type": np.array([offered])}
+    legal = np.ones((len(grid["cp"]), len(offered)), dtype=np.bool_)
+    for rule in rules_for(scenario.framework):
+        if rule.axes == ("cp", "cp_comm_type"):
+            legal &= rule.holds(scenario, grid)
+    return tuple(grid["cp_comm_type"][0, legal.any(axis=0)].tolist()) or offered
+
+
+def recompute_policies(request: SearchRequest) -> tuple[int, ...]:
+    """Codes of the recompute policies that the framework has and pins leave.
+
+    A pinned one that it hasn't stays, so that the rule can be named.
+    """
+    modules = request.scenario.framework.selective_modules
+    offered = [code for code, policy in enumerate(RECOMPUTES) if policy != "selective" or modules]
+    return request.constraints.needed("recompute", offered)

@@ -1,0 +1,111 @@
+"""The judge's part on Megatron-Core and what runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from costmodel.checker.findings import Findings, chunks_of, mesh_size, too_many_chunks
+from costmodel.scenario import Scenario
+from costmodel.spec.framework import FrameworkSpec
+from costmodel.spec.plan import Plan
+
+
+def _sharding(plan: Plan, scenario: Scenario) -> Findings:
+    framework = scenario.framework
+    # moe_layer.py:636; dense models may leave it off.
+    if scenario.model.moe and plan.tp > 1 and not plan.sequence_parallel:
+        yield "sequence_parallel_follows_tp", f"an MoE model with tp {plan.tp} needs sequence_parallel"
+    if plan.zero_stage >= 2:
+        if not framework.has("megatron_fsdp"):
+            yield "gradient_sharding_needs_megatron_fsdp", f"zero_stage {plan.zero_stage} in {framework.version}"
+        optimizer = scenario.workload.optimizer.name
+        if not (optimizer.startswith("adam") or optimizer.startswith("sgd")):
+            yield "megatron_fsdp_optimizer", f"zero_stage {plan.zero_stage} with {optimizer}"
+    if plan.zero_stage >= 1 and plan.dp_replicate > 1:
+        if not framework.has("optimizer_instances"):
+            yield "replicas_need_optimizer_instances", f"dp_replicate {plan.dp_replicate} in {framework.version}"
+        experts, ranks = plan.ep * plan.etp * plan.dp_replicate, plan.tp * plan.cp * plan.dp
+        if scenario.model.moe and ranks % experts != 0:
+            yield "expert_dp_divisible_by_replicas", f"{ranks} ranks in {plan.dp_replicate} copies of {experts}"
+
+
+def _shapes(plan: Plan, scenario: Scenario) -> Findings:
+    model, tp = scenario.model, plan.tp
+    world = mesh_size(plan)
+    if world % (plan.etp * plan.ep * plan.pp) != 0:
+        yield "expert_mesh_divides_world", f"world {world}, etp * ep * pp = {plan.etp * plan.ep * plan.pp}"
+    if model.num_heads % tp != 0:
+        yield "heads_divisible_by_tp", f"{model.num_heads} heads over tp {tp}"
+    if model.mla is None:
+        if scenario.framework.has("kv_replication"):
+            low, high = sorted((model.num_kv_heads, tp))
+            if high % low != 0:
+                yield "kv_heads_match_tp", f"{model.num_kv_heads} KV heads over tp {tp}"
+        elif model.num_kv_heads % tp != 0:
+            yield "kv_heads_divisible_by_tp", f"{model.num_kv_heads} KV heads over tp {tp}"
+    if model.hidden_size % tp != 0:
+        yield "hidden_divisible_by_tp", f"hidden_size {model.hidden_size} over tp {tp}"
+    if model.num_dense_layers and model.ffn_hidden_size % tp != 0:
+        yield "ffn_divisible_by_tp", f"ffn_hidden_size {model.ffn_hidden_size} over tp {tp}"
+    if model.moe is not None:
+        if model.moe.shared_expert_ffn_hidden_size % tp != 0:
+            yield "shared_expert_ffn_divisible_by_tp", f"{model.moe.shared_expert_ffn_hidden_size} over tp {tp}"
+        if model.moe.expert_ffn_hidden_size % plan.etp != 0:
+            yield "expert_ffn_divisible_by_etp", f"{model.moe.expert_ffn_hidden_size} over etp {plan.etp}"
+
+
+def _context(plan: Plan, scenario: Scenario) -> Findings:
+    model, seq_len, cp = scenario.model, scenario.workload.seq_len, plan.cp
+    if cp > 1 and seq_len % (2 * cp) != 0:
+        yield "sequence_divisible_by_cp", f"seq_len {seq_len} over 2 * cp = {2 * cp}"
+    if plan.sequence_parallel and (seq_len % cp != 0 or seq_len // cp % plan.tp != 0):
+        yield "sequence_divisible_by_tp", f"seq_len {seq_len} over cp {cp} and tp {plan.tp}"
+    if cp > 1 and plan.cp_comm_type == "a2a":
+        if not scenario.framework.has("ulysses"):
+            yield "a2a_needs_ulysses", f"a2a in {scenario.framework.version}"
+        if model.num_heads % plan.tp != 0 or model.num_heads // plan.tp % cp != 0:
+            yield "a2a_heads_divisible_by_cp", f"{model.num_heads} heads over tp {plan.tp} and cp {cp}"
+        kv_heads = model.num_kv_heads
+        if model.mla is None and (kv_heads % plan.tp != 0 or kv_heads // plan.tp % cp != 0):
+            yield "a2a_kv_heads_divisible_by_cp", f"{kv_heads} KV heads over tp {plan.tp} and cp {cp}"
+
+
+def _pipeline(plan: Plan, scenario: Scenario) -> Findings:
+    rest = plan.num_microbatches % plan.pp
+    if plan.schedule == "interleaved_1f1b" and rest != 0:
+        yield "microbatches_divisible_by_pp", f"num_microbatches {plan.num_microbatches} over pp {plan.pp} leave {rest}"
+    too_long = plan.pp > scenario.model.num_layers or too_many_chunks(plan, scenario)
+    if too_long or scenario.framework.has("pipeline_layout"):
+        return
+    chunks = chunks_of(plan)
+    ends = plan.layers_per_stage[0], plan.layers_per_stage[-1]
+    if chunks not in _splits(scenario.model.num_layers, plan.pp, plan.vpp, ends, scenario.framework):
+        yield "layers_expressible", f"no flags of {scenario.framework.version} give {chunks}"
+
+
+def _splits(
+    layers: int, pp: int, vpp: int, ends: tuple[int, int], framework: FrameworkSpec
+) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """What Megatron makes of every setting of its flags; of first and last counts only those that equal ``ends``."""
+    for embedding, loss in ((0, 0), (0, 1), (1, 0), (1, 1)) if framework.has("account_for_ends") else ((0, 0),):
+        each, rest = divmod(layers + embedding + loss, pp * vpp)
+        if rest == 0:
+            rows = [[each] * vpp for _ in range(pp)]
+            rows[0][0] -= embedding
+            rows[-1][-1] -= loss
+            yield tuple(map(tuple, rows))
+    if not framework.has("uneven_ends"):
+        return
+    for first, last in ((ends[0], None), (None, ends[1]), ends):
+        given = [count for count in (first, last) if count is not None]
+        left, stages = layers - sum(given), pp - len(given)
+        if stages < 0 or any(count <= 0 or count % vpp != 0 for count in given) or bool(left) != bool(stages):
+            continue
+        if stages and (left % stages != 0 or left // stages % vpp != 0):
+            continue
+        totals = [left // stages] * stages if stages else []
+        totals = ([first] if first is not None else []) + totals + ([last] if last is not None else [])
+        yield tuple((total // vpp,) * vpp for total in totals)
+
+
+MEGATRON_PARTS = (_sharding, _shapes, _context, _pipeline)

@@ -1,0 +1,147 @@
+"""Rules of torchtitan and of the PyTorch pipeline schedules that it runs.
+
+Checks that hold by construction of a plan have no rule here; docs/rules.md lists them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.arrays import Bools, Ints
+from costmodel.rules import shared
+from costmodel.rules.rule import PlanColumns, Row, Rule, divisible_rule
+from costmodel.scenario import Scenario
+from costmodel.spec.plan import SCHEDULES
+
+_REPOSITORY = "pytorch/torchtitan b5bcd76c66d0 (2026-08-21) torchtitan/"
+_TOML_ERA = "torchtitan 0.2.2 (PyPI) torchtitan/"
+_RELEASE = "torchtitan 0.3.0 (PyPI) torchtitan/"
+_SCHEDULES = "torch 2.13.0 (PyPI) torch/distributed/pipelining/schedules.py"
+
+_1F1B = SCHEDULES.index("1f1b")
+_INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
+
+
+def _sequence_chunks(scenario: Scenario, columns: PlanColumns) -> Ints:
+    """tp ranks times pairs of chunks of every cp rank; older versions ask for a pair even with cp 1."""
+    cp, tp = columns["cp"], columns["tp"]
+    pairs = np.where(cp > 1, 2 * cp, 1) if scenario.framework.has("sequence_divisor_by_cp") else 2 * cp
+    return np.asarray(tp * pairs)
+
+
+def _expert_tp(scenario: Scenario, columns: PlanColumns) -> Bools:
+    """Without expert parallelism experts are cut as everything else is; with it they are whole, or were once cut."""
+    tp, ep, etp = columns["tp"], columns["ep"], columns["etp"]
+    parallel = (etp == 1) | (etp == tp) & (not scenario.framework.has("experts_without_tp"))
+    return np.asarray((not shared.has_experts(scenario)) | np.where(ep == 1, etp == tp, parallel))
+
+
+def _expert_tp_reason(scenario: Scenario, row: Row) -> str:
+    if row["ep"] == 1:
+        wanted = f"tp {row['tp']}"
+    else:
+        wanted = "1" if scenario.framework.has("experts_without_tp") else f"1 or tp {row['tp']}"
+    return f"etp {row['etp']} with ep {row['ep']} must be {wanted} in torchtitan {scenario.framework.version}"
+
+
+def _rounds(columns: PlanColumns) -> Ints:
+    return np.asarray(np.maximum(columns["num_microbatches"] // columns["pp"], 1))
+
+
+TORCHTITAN_RULES: tuple[Rule, ...] = (
+    shared.heads_divisible_by_tp(_REPOSITORY + "models/common/decoder.py:167-208"),
+    # At 0.2 the reshape of the heads fails on the first step.
+    shared.kv_heads_divisible_by_tp(
+        _REPOSITORY + "models/common/decoder.py:167-208; before that torchtitan issue 2574"
+    ),
+    divisible_rule(
+        name="expert_mesh_divides_shards",
+        axes=("tp", "cp", "dp_shard", "ep", "etp"),
+        dividend=("tp * cp * dp_shard", lambda _, c: c["tp"] * c["cp"] * c["dp_shard"]),
+        divisor=shared.EP_ETP,
+        source=_REPOSITORY + "distributed/parallel_dims.py, _validate; before that the mesh can't be unflattened",
+    ),
+    Rule(
+        name="expert_tensor_parallel_follows_tp",
+        axes=("tp", "ep", "etp"),
+        holds=_expert_tp,
+        reason=_expert_tp_reason,
+        source=_TOML_ERA
+        + "distributed/parallel_dims.py:54; "
+        + _RELEASE
+        + "config/configs.py has no degree of its own",
+    ),
+    Rule(
+        name="ep_covers_tp",
+        axes=("tp", "ep"),
+        holds=lambda s, c: np.asarray((not shared.has_experts(s)) | (c["ep"] >= c["tp"])),
+        reason=lambda _, row: f"ep {row['ep']} must be at least tp {row['tp']}: experts are no longer cut by tp",
+        with_feature="ep_covers_tp",
+        source="pytorch/torchtitan PR 4794 (2026-09-20)",
+    ),
+    divisible_rule(
+        name="sequence_divisible_by_cp_and_tp",
+        axes=("tp", "cp"),
+        dividend=shared.SEQ_LEN,
+        divisor=("tp times chunks of cp", _sequence_chunks),
+        source=_TOML_ERA + "distributed/parallel_dims.py:365-372; " + _RELEASE + "trainer.py:307-315",
+    ),
+    Rule(
+        name="ring_rotation_removed",
+        axes=("cp", "cp_comm_type"),
+        holds=lambda _, c: np.asarray((c["cp"] == 1) | (c["cp_comm_type"] != shared.P2P)),
+        reason=lambda s, row: (
+            f"cp {row['cp']} by p2p: torchtitan {s.framework.version} gathers keys and values, "
+            "context_parallel_rotate_method is gone"
+        ),
+        with_feature="all_gather_only",
+        source=_RELEASE + "config/configs.py, distributed/context_parallel/api.py",
+    ),
+    Rule(
+        name="context_parallelism_is_sharded",
+        axes=("cp", "zero_stage"),
+        holds=lambda _, c: np.asarray((c["cp"] == 1) | (c["zero_stage"] >= 2)),
+        reason=lambda _, row: (
+            f"cp {row['cp']} with zero_stage {row['zero_stage']}: FSDP shards over cp too, zero_stage must be 2 or 3"
+        ),
+        source=_RELEASE + "distributed/parallel_dims.py, build_mesh",
+    ),
+    Rule(
+        name="replicas_need_plain_data_parallelism",
+        axes=("tp", "pp", "zero_stage", "dp_replicate"),
+        holds=lambda _, c: np.asarray(
+            (c["zero_stage"] > 0) | (c["dp_replicate"] == 1) | ((c["tp"] == 1) & (c["pp"] == 1))
+        ),
+        reason=lambda s, row: (
+            f"zero_stage 0 with dp_replicate {row['dp_replicate']}, tp {row['tp']} and pp {row['pp']}: torchtitan "
+            f"{s.framework.version} runs DDP alone, tp and pp must be 1"
+        ),
+        without_feature="composable_replication",
+        source=_TOML_ERA + "models/llama3/infra/parallelize.py:148-151",
+    ),
+    Rule(
+        name="untied_embeddings_with_pipeline",
+        axes=("pp",),
+        holds=lambda s, c: np.asarray((c["pp"] == 1) | (not s.model.tie_word_embeddings)),
+        reason=lambda s, row: (
+            f"pp {row['pp']} with the tied embeddings of {s.model.name}: the copies on the first and the last stage "
+            "would drift apart, pp must be 1"
+        ),
+        source=_REPOSITORY + "models/common/decoder.py:167-208; 0.2.2 copies the modules of each stage unseen",
+    ),
+    Rule(
+        name="microbatches_cover_stages",
+        axes=("pp", "schedule", "num_microbatches"),
+        holds=lambda _, c: np.asarray((c["pp"] == 1) | (c["schedule"] != _1F1B) | (c["num_microbatches"] >= c["pp"])),
+        reason=lambda _, row: f"num_microbatches {row['num_microbatches']} must be at least pp {row['pp']} under 1f1b",
+        source=_SCHEDULES + ":1021",
+    ),
+    divisible_rule(
+        name="microbatches_fill_rounds",
+        axes=("pp", "schedule", "num_microbatches"),
+        dividend=shared.NUM_MICROBATCHES,
+        divisor=("rounds of pp", lambda _, c: _rounds(c)),
+        when=lambda _, c: c["schedule"] == _INTERLEAVED,
+        source=_SCHEDULES + ":2938",
+    ),
+)
