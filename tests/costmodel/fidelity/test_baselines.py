@@ -155,9 +155,7 @@ def test_what_is_missing_is_said(columns: dict[str, Any], device: Device, said: 
         ("H100", "fp8-delayed", 1979e12),
         ("A100-40GB?(DGX-A100)", "fp16", 312e12),
         ("V100-32GB", "bf16", 125e12),
-        ("GB200", "nvfp4", 10e15),
         ("B200 (power limited)", "float8 rowwise", 4500e12),
-        ("H100", "nvfp4", 1979e12),
         ("an abacus", "bf16", None),
         ("", "", None),
     ],
@@ -178,10 +176,10 @@ def test_what_the_rules_reach_on_the_measured_runs() -> None:
     observed = Observed.of(runs)
     by_mfu = score(observed, Predicted.of(constant_mfu(runs, device_of)))
     by_line = score(observed, Predicted.of(one_line(runs, device_of)))
-    assert by_mfu.coverage > 0.94
-    assert by_mfu.time_median_ape_macro == pytest.approx(0.285, abs=0.02)
+    assert by_mfu.coverage > 0.95
+    assert by_mfu.time_median_ape_macro == pytest.approx(0.272, abs=0.02)
     assert by_mfu.regret_top1_mean == pytest.approx(0.308, abs=0.01)
-    assert by_line.time_median_ape_macro == pytest.approx(0.292, abs=0.02)
+    assert by_line.time_median_ape_macro == pytest.approx(0.279, abs=0.02)
     assert by_line.regret_top1_mean == pytest.approx(0.252, abs=0.01)
     assert by_line.mem_median_ape_macro == pytest.approx(0.334, abs=0.02)
     assert (by_line.oom_recall, by_line.fit_recall) == (pytest.approx(0.46, abs=0.03), pytest.approx(0.95, abs=0.03))
