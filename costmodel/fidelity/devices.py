@@ -1,4 +1,4 @@
-"""What the baselines and the classes of a fit need to know of a run's device and software, however people spell them."""
+"""What the baselines and the classes of a fit need to know of a run: its device and software, by any spelling."""
 
 from __future__ import annotations
 
