@@ -55,5 +55,5 @@ def _alone(line: str, number: int, separator: str, reason: str) -> Record:
     try:
         cells = next(csv.reader([line], delimiter=separator), [])
     except csv.Error:  # a cell beyond the limit of the csv module, which no column has use for
-        cells, problem = [], "a cell is longer than 131072 characters; the row is not used"
+        cells, problem = [], f"a cell is longer than {csv.field_size_limit()} characters; the row is not used"
     return Record(line=number, cells=tuple(cells), problem=problem)

@@ -50,7 +50,7 @@ def read_runs_of(file: Traversable, field: str = "runs") -> tuple[Run, ...]:
     where = _columns(header.cells, field)
     rows: list[Run] = []
     first_with: dict[str, int] = {}
-    found = (record for record in records(text, separator) if record.line > header.line and any(record.cells))
+    found = (record for record in records(text, separator) if record.line > header.line and _says_something(record))
     pending = next(found, None)
     while pending is not None:
         if len(rows) == MAX_ROWS:
@@ -153,6 +153,11 @@ def _columns(header: Sequence[str], field: str) -> dict[str, int]:
             raise InvalidInput(field, cell, f"column {name} is there twice; one of them has to go")
         where[name] = index
     return where
+
+
+def _says_something(record: Record) -> bool:
+    """Spreadsheets leave rows of empty cells behind."""
+    return any(record.cells) or bool(record.problem)
 
 
 def _column_name(cell: str) -> str:

@@ -214,6 +214,12 @@ def test_a_quote_that_is_never_closed_costs_no_other_row(tmp_path: Path, after: 
     assert problem.startswith("row 3: a quote is opened and not closed")
 
 
+def test_a_cell_beyond_all_measure_costs_its_row_only(tmp_path: Path) -> None:
+    runs = read(tmp_path, f"id,notes\na,x\nb,{'y' * 200_000}\nc,z\n")
+    assert [run.id for run in runs] == ["a", "", "c"]
+    assert problems_of(runs)[0].startswith("row 3: a cell is longer than")
+
+
 def test_gzip_is_read_like_plain_text(tmp_path: Path) -> None:
     (run,) = read(tmp_path, gzip.compress(b"id,tp\na,8\n"), "runs.csv.gz")
     assert run.tp == 8
