@@ -63,7 +63,7 @@ class _Family:
 
 @dataclass(frozen=True, kw_only=True)
 class _Text:
-    """A text in parts. ``sizes`` are those with a unit, in GB as printed."""
+    """A text in parts; ``sizes`` are those with a unit, in GB as printed."""
 
     tokens: Tokens
     sizes: tuple[float, ...]
@@ -87,6 +87,7 @@ class _Spellings:
             self.families.update((self.split(word), family) for word in row["words"])
         self.products = {self.split(word): name for word, name in data["products"].items()}
         self.hints = {self.split(word): name for word, name in data["hints"].items()}
+        self.leading = {self.split(word): name for word, name in data["leading"].items()}
         self.vendors = {self.split(word): name for word, name in data["vendors"].items()}
         self.by_gb: dict[float, str] = data["by_gb"]
         self.forms = {self.split(word): form for form, words in data["forms"].items() for word in words}
@@ -95,8 +96,10 @@ class _Spellings:
 
     def split(self, text: str) -> Tokens:
         """Runs of letters and of digits; words that are often written together are parted: 8xTeslaV100."""
-        text = re.sub(r"(?<![a-z0-9])(\d+)x(?=[a-z])", r"\1 x ", text.lower())
-        text = self._glued.sub(lambda match: f" {match[0]} ", text)
+        text = re.sub(r"(?<![a-z0-9])(\d+)x(?=[a-z])", r"\1 times ", text.lower())
+        text = re.sub(r"(?<![a-z0-9])x\s*(?=\d)", "times ", text)  # "MI250 x8" holds no MI250X
+        for _ in range(2):  # nvidiateslav100
+            text = self._glued.sub(lambda match: f" {match[0]} ", text)
         return tuple(re.findall(r"[a-z]+|\d+", text))
 
     def read(self, text: str) -> _Text:
@@ -158,8 +161,9 @@ def _recognised(text: str, user_dir: Path | None) -> Recognised:
     if meant is not None:
         return _taken(meant, "exact", None, shown)
     hint = _first(parts.tokens, words.hints, words.longest)
-    if hint is not None:
-        return _taken(words.hints[hint[1]], "family", "names no model of the catalog", shown)
+    suggested = words.hints[hint[1]] if hint else words.leading.get(parts.tokens[:2])
+    if suggested is not None:
+        return _taken(suggested, "family", "names no model of the catalog", shown)
     vendor = _first(parts.tokens, words.vendors, words.longest)
     if vendor is not None:
         return _taken(words.vendors[vendor[1]], "default", "names no model of the catalog", shown)
@@ -173,8 +177,6 @@ def _recognised(text: str, user_dir: Path | None) -> Recognised:
 def _member(family: _Family, parts: _Text, end: int, meant: str | None) -> tuple[str, str | None]:
     """The member of a family that a text means, and what the text leaves open."""
     members: Sequence[_Member] = family.members
-    if any(member.accelerator == meant for member in members):
-        return str(meant), None
     missing: str | None = None
     stated = [*parts.sizes, *_bare(parts.tokens, end, members)]
     sized = next((fitting for size in stated if (fitting := _of_size(members, size))), None)
@@ -187,11 +189,12 @@ def _member(family: _Family, parts: _Text, end: int, meant: str | None) -> tuple
         members = formed
     elif (parts.forms & {"pcie", "nvl", "core"}) and all(member.form for member in family.members):
         missing = missing or f"has a form that no such {family.name} of the catalog has"
+    if meant in {member.accelerator for member in members}:
+        return str(meant), None
     if missing is None and len({member.gb[0] for member in members}) > 1:
         # A chip is what is counted unless the text says that cores are.
-        missing = (
-            None if "chip" in members[0].form else f"doesn't say which {'memory' if sized is None else 'form factor'}"
-        )
+        open_question = "memory" if sized is None else "form factor"
+        missing = None if "chip" in members[0].form else f"doesn't say which {open_question}"
     return members[0].accelerator, missing
 
 
@@ -205,10 +208,12 @@ def _of_size(members: Sequence[_Member], size: float) -> Sequence[_Member] | Non
 
 def _bare(tokens: Tokens, end: int, members: Sequence[_Member]) -> Iterable[float]:
     """Numbers after the model that are a member's size without saying the unit: "A100-SXM4-80"."""
+    if any("chip" in member.form for member in members):
+        return  # TPU v3-16 is a slice of 16 cores
     sizes = {str(gb): gb for member in members for gb in member.gb}
     for place in range(end, len(tokens)):
         following = tokens[place + 1] if place + 1 < len(tokens) else ""
-        if tokens[place] in sizes and tokens[place - 1] != "x" and following not in _COUNTED:
+        if tokens[place] in sizes and tokens[place - 1] not in ("x", "times") and following not in _COUNTED:
             yield sizes[tokens[place]]
 
 
