@@ -105,7 +105,9 @@ OPEN = [
     ("H100", "h100-sxm5-80gb", "family", "memory"),
     ("H100 PCIe", "h100-pcie-80gb", "family", "memory"),
     ("H100-94GB", "h100-sxm5-96gb", "family", "form factor"),
-    ("H100 64GB", "h100-sxm5-80gb", "family", "size"),
+    ("H100 64GB", "h100-sxm5-80gb", "family", "64 GB"),
+    ("A800-40GB", "a800-sxm4-80gb", "family", "40 GB"),
+    ("A100 with 512GB RAM", "a100-sxm4-80gb", "family", "memory"),
     ("A800 PCIe", "a800-sxm4-80gb", "family", "form"),
     ("H20", "h20-sxm-96gb", "family", "memory"),
     ("GH200", "gh200-96gb", "family", "memory"),
@@ -172,6 +174,17 @@ def test_a_longer_word_is_not_mistaken(text: str, mistaken: str) -> None:
     assert found.how == "default" or mistaken not in found.accelerator.name
 
 
+@pytest.mark.parametrize(("text", "gib"), [("NVIDIA A100-SXM-64GB", 64), ("A800-40GB", 40), ("H100 64GB", 64)])
+def test_a_memory_that_no_entry_has_is_taken_from_the_text(text: str, gib: int) -> None:
+    found = recognise_accelerator(text)
+    assert found.accelerator.memory_bytes == gib * 2**30
+    assert found.accelerator.peak_flops_per_s == load_accelerator(found.accelerator.name).peak_flops_per_s
+    # Memory of the host or of several cards together is not that of one.
+    for other in ("A100 with 512GB RAM", "DGX A100 640GB", "V100 node, 768 GB"):
+        spec = recognise_accelerator(other).accelerator
+        assert spec == load_accelerator(spec.name)
+
+
 def test_a_rated_power_after_a_size_is_no_model() -> None:
     assert recognise_accelerator("V100 32GB 300W").accelerator.name == "v100-sxm2-32gb"
     assert recognise_accelerator("40 GB 200 W").accelerator.name == "a100-sxm4-40gb"
@@ -184,7 +197,7 @@ def test_the_first_of_two_devices_counts() -> None:
 
 SPELLED = [(spelling, name) for name in accelerator_names() for spelling in (name, *load_accelerator(name).aliases)]
 AROUND = ["", "NVIDIA ", "nvidia-", "GPU: ", "8x ", "gpu:", "Instinct_", "cloud/", "some "]
-AFTER = ["", ", a GPU", ":8", " (node of 8)", " / 2 nodes", ", power limited", "-x8", "_MIG"]
+AFTER = ["", ", a GPU", ":8", " (8 per node)", " / 2 nodes", ", power limited", "-x8", "_MIG"]
 
 
 @given(st.sampled_from(SPELLED), st.sampled_from(AROUND), st.sampled_from(AFTER), st.randoms(use_true_random=False))
