@@ -145,7 +145,7 @@ def _spellings() -> _Spellings:
 
 
 # Cached by the user's directory as well, since its entries have names of their own.
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def _recognised(text: str, user_dir: Path | None) -> Recognised:
     own = _own_names(user_dir).get(_compact(text))
     if own is not None:
