@@ -24,8 +24,10 @@ Tokens = tuple[str, ...]
 
 # A name is short; what comes after is prose.
 _LONGEST = 300
-# How far a printed size may be from another for the same part (180 and 186 GB, 79.2 and 80 GiB).
-_SIZE_TOLERANCE = 0.08
+# How far a printed size may be from another for the same part (180 and 192 GB, 44.4 GiB of 48 GB).
+_SIZE_TOLERANCE = 0.1
+# A part may have been sold with less than the catalog's, down to this share; other sizes are of other memory.
+_SMALLEST_SHARE = 0.4
 _COUNTED = frozenset({"x", "gpu", "gpus", "node", "nodes", "card", "cards", "chip", "chips", "device", "devices", "w"})
 
 
@@ -63,7 +65,7 @@ class _Family:
 
 @dataclass(frozen=True, kw_only=True)
 class _Text:
-    """A text in parts. ``sizes`` are those with a unit, in GB as printed."""
+    """A text in parts; ``sizes`` are those with a unit, in GB as printed."""
 
     tokens: Tokens
     sizes: tuple[float, ...]
@@ -87,6 +89,7 @@ class _Spellings:
             self.families.update((self.split(word), family) for word in row["words"])
         self.products = {self.split(word): name for word, name in data["products"].items()}
         self.hints = {self.split(word): name for word, name in data["hints"].items()}
+        self.leading = {self.split(word): name for word, name in data["leading"].items()}
         self.vendors = {self.split(word): name for word, name in data["vendors"].items()}
         self.by_gb: dict[float, str] = data["by_gb"]
         self.forms = {self.split(word): form for form, words in data["forms"].items() for word in words}
@@ -95,14 +98,16 @@ class _Spellings:
 
     def split(self, text: str) -> Tokens:
         """Runs of letters and of digits; words that are often written together are parted: 8xTeslaV100."""
-        text = re.sub(r"(?<![a-z0-9])(\d+)x(?=[a-z])", r"\1 x ", text.lower())
-        text = self._glued.sub(lambda match: f" {match[0]} ", text)
+        text = re.sub(r"(?<![a-z0-9])(\d+)x(?=[a-z])", r"\1 times ", text.lower())
+        text = re.sub(r"(?<![a-z0-9])x\s*(?=\d)", "times ", text)  # "MI250 x8" holds no MI250X
+        for _ in range(2):  # nvidiateslav100
+            text = self._glued.sub(lambda match: f" {match[0]} ", text)
         return tuple(re.findall(r"[a-z]+|\d+", text))
 
     def read(self, text: str) -> _Text:
         """A text in parts."""
         text = text[:_LONGEST].lower()
-        text = re.sub(r"[:=]\s*\d+\s*$", "", text)  # a count: gpu:h100:8
+        text = re.sub(r"[:=]\s*\d{1,3}\s*$", "", text)  # a count: gpu:h100:8
         sizes = tuple(_sizes(text))
         # Without the unit, so that "40GB 300W" holds no GB300.
         tokens = self.split(re.sub(r"(?<=\d)\s*(gib|gb)(?!\d)", " gigabytes ", text))
@@ -111,7 +116,7 @@ class _Spellings:
 
 def _sizes(text: str) -> Iterable[float]:
     """Every size with a unit, in GB or GiB as printed."""
-    for number, unit in re.findall(r"(\d+(?:\.\d+)?)\s*((?:gib|gb|mib|mb)(?!\d)|g(?![a-z0-9]))", text):
+    for number, unit in re.findall(r"(?<![a-z\d.])(\d+(?:\.\d+)?)\s*((?:gib|gb|mib|mb)(?!\d)|g(?![a-z0-9]))", text):
         yield float(number) / 1024 if unit.startswith("m") else float(number)
     # "sxm480gb" is SXM4 with 80 GB.
     yield from (float(number) for number in re.findall(r"sxm\d(\d{2,3})\s*g", text))
@@ -140,7 +145,7 @@ def _spellings() -> _Spellings:
 
 
 # Cached by the user's directory as well, since its entries have names of their own.
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def _recognised(text: str, user_dir: Path | None) -> Recognised:
     own = _own_names(user_dir).get(_compact(text))
     if own is not None:
@@ -153,13 +158,13 @@ def _recognised(text: str, user_dir: Path | None) -> Recognised:
     found = _first(parts.tokens, words.families, words.longest)
     if found is not None:
         end, word = found
-        name, reason = _member(words.families[word], parts, end, meant)
-        return _taken(name, "family" if reason else "exact", reason, shown)
+        return _of_family(words.families[word], parts, end, meant, shown)
     if meant is not None:
         return _taken(meant, "exact", None, shown)
     hint = _first(parts.tokens, words.hints, words.longest)
-    if hint is not None:
-        return _taken(words.hints[hint[1]], "family", "names no model of the catalog", shown)
+    suggested = words.hints[hint[1]] if hint else words.leading.get(parts.tokens[:2])
+    if suggested is not None:
+        return _taken(suggested, "family", "names no model of the catalog", shown)
     vendor = _first(parts.tokens, words.vendors, words.longest)
     if vendor is not None:
         return _taken(words.vendors[vendor[1]], "default", "names no model of the catalog", shown)
@@ -170,29 +175,38 @@ def _recognised(text: str, user_dir: Path | None) -> Recognised:
     return _taken(words.default, "default", "is not known" if shown else "is not given", shown)
 
 
-def _member(family: _Family, parts: _Text, end: int, meant: str | None) -> tuple[str, str | None]:
+def _of_family(family: _Family, parts: _Text, end: int, meant: str | None, shown: str) -> Recognised:
     """The member of a family that a text means, and what the text leaves open."""
     members: Sequence[_Member] = family.members
-    if any(member.accelerator == meant for member in members):
-        return str(meant), None
-    missing: str | None = None
     stated = [*parts.sizes, *_bare(parts.tokens, end, members)]
     sized = next((fitting for size in stated if (fitting := _of_size(members, size))), None)
-    if sized is not None:
-        members = sized
-    elif any(size > 8 for size in parts.sizes) and len(members) > 1:
-        missing = f"has a size that no {family.name} of the catalog has"
+    other = None if sized else next((size for size in parts.sizes if _may_be_card(members, size)), None)
+    members = sized or members
     formed = [member for member in members if member.form & parts.forms]
-    if formed:
-        members = formed
-    elif (parts.forms & {"pcie", "nvl", "core"}) and all(member.form for member in family.members):
-        missing = missing or f"has a form that no such {family.name} of the catalog has"
-    if missing is None and len({member.gb[0] for member in members}) > 1:
-        # A chip is what is counted unless the text says that cores are.
-        missing = (
-            None if "chip" in members[0].form else f"doesn't say which {'memory' if sized is None else 'form factor'}"
-        )
-    return members[0].accelerator, missing
+    members = formed or members
+    if other is not None:
+        return _resized(members[0].accelerator, other, family.name, shown)
+    if parts.forms & {"pcie", "nvl", "core"} and not formed and all(member.form for member in members):
+        return _taken(members[0].accelerator, "family", f"has a form that no such {family.name} has", shown)
+    if meant in {member.accelerator for member in members}:
+        return _taken(str(meant), "exact", None, shown)
+    # A chip is what is counted unless the text says that cores are.
+    if "chip" in members[0].form or len({member.gb[0] for member in members}) == 1:
+        return _taken(members[0].accelerator, "exact", None, shown)
+    return _taken(members[0].accelerator, "family", f"doesn't say which {'form factor' if sized else 'memory'}", shown)
+
+
+def _may_be_card(members: Sequence[_Member], size: float) -> bool:
+    sizes = [member.gb[0] for member in members]
+    return _SMALLEST_SHARE * min(sizes) <= size <= max(sizes)
+
+
+def _resized(name: str, size: float, family: str, shown: str) -> Recognised:
+    """A part that was sold with another memory: the text's size counts, as it decides what fits."""
+    spec = load_accelerator(name)
+    changes = {"memory_bytes": round(size * 2**30), "memory_note": f"{size:g} GB as the text says, taken as GiB"}
+    note = f"accelerator {shown!r} has a memory that no {family} of the catalog has: {name} with {size:g} GB taken"
+    return Recognised(accelerator=spec.model_copy(update=changes), how="family", note=note)
 
 
 def _of_size(members: Sequence[_Member], size: float) -> Sequence[_Member] | None:
@@ -205,10 +219,12 @@ def _of_size(members: Sequence[_Member], size: float) -> Sequence[_Member] | Non
 
 def _bare(tokens: Tokens, end: int, members: Sequence[_Member]) -> Iterable[float]:
     """Numbers after the model that are a member's size without saying the unit: "A100-SXM4-80"."""
+    if any("chip" in member.form for member in members):
+        return  # TPU v3-16 is a slice of 16 cores
     sizes = {str(gb): gb for member in members for gb in member.gb}
     for place in range(end, len(tokens)):
         following = tokens[place + 1] if place + 1 < len(tokens) else ""
-        if tokens[place] in sizes and tokens[place - 1] != "x" and following not in _COUNTED:
+        if tokens[place] in sizes and tokens[place - 1] not in ("x", "times") and following not in _COUNTED:
             yield sizes[tokens[place]]
 
 

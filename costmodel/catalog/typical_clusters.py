@@ -1,4 +1,4 @@
-"""The cluster in which devices usually sit, for runs that name only the accelerator; nodes changed to what a run says."""
+"""The cluster in which devices usually sit, for runs that name only the accelerator; and its nodes changed."""
 
 from __future__ import annotations
 

@@ -124,7 +124,9 @@ def test_tokens_of_a_step() -> None:
 def test_every_cluster_of_the_catalog_can_be_priced(cluster: str) -> None:
     spec = load_cluster(cluster)
     devices = min(spec.max_devices or 16, 16)
-    scenario = scenario_of("llama-3-8b", cluster, devices, 64, 4096)
+    # Devices before Ampere have no bf16.
+    precision = "bf16" if "bf16" in spec.accelerator.peak_flops_per_s else "fp16"
+    scenario = scenario_of("llama-3-8b", cluster, devices, 64, 4096, precision=precision)
     facts = Facts.of(scenario)
     assert len(facts.hardware.tier_devices) == len(facts.hardware.tier_bandwidth) == MAX_TIERS
     assert 0 < priced(scenario, plan_row(64, dp=devices)).step_time_s[0] < 3600
