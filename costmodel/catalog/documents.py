@@ -53,18 +53,12 @@ def read_mapping(file: Traversable, field: str) -> dict[str, Any]:
             something else than a mapping.
     """
     try:
-        data = _parse(_bytes(file).decode("utf-8-sig"), is_json=file.name.lower().endswith(".json"))
-    except FileNotFoundError:
-        raise UnreadableFile(field, str(file), "there is no such file") from None
-    except OSError as error:
-        raise UnreadableFile(field, str(file), f"it can't be read: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise UnreadableFile(field, str(file), f"UTF-8 text is expected (byte {error.start} isn't)") from None
+        data = _parse(read_text(file, field), is_json=file.name.lower().endswith(".json"))
     except _Broken as error:
         raise UnreadableFile(field, str(file), str(error)) from None
     except RecursionError:
         raise UnreadableFile(field, str(file), "it is nested too deeply") from None
-    except ValueError as error:  # a date such as 2026-13-01, a number of too many digits, a path with a NUL
+    except ValueError as error:  # a date such as 2026-13-01, a number of too many digits
         raise UnreadableFile(field, str(file), f"it holds an unusable value: {_one_line(error)}") from None
     if not isinstance(data, dict):
         found = "nothing" if data is None else f"a {type(data).__name__}"
@@ -73,6 +67,26 @@ def read_mapping(file: Traversable, field: str) -> dict[str, Any]:
         if not isinstance(key, str):
             raise UnreadableFile(field, str(file), f"field names are text, not {key!r}")
     return data
+
+
+def read_text(file: Traversable, field: str) -> str:
+    """The text of a file.
+
+    Raises:
+        UnreadableFile: the file is absent, unreadable, too large, or no UTF-8 text.
+    """
+    try:
+        return _bytes(file).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise UnreadableFile(field, str(file), "there is no such file") from None
+    except OSError as error:
+        raise UnreadableFile(field, str(file), f"it can't be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise UnreadableFile(field, str(file), f"UTF-8 text is expected (byte {error.start} isn't)") from None
+    except _Broken as error:
+        raise UnreadableFile(field, str(file), str(error)) from None
+    except ValueError as error:  # a path with a NUL
+        raise UnreadableFile(field, str(file), f"it can't be opened: {_one_line(error)}") from None
 
 
 def _bytes(file: Traversable) -> bytes:

@@ -1,26 +1,21 @@
 """Models by name or by file: what ``--model`` and the API's ``model`` accept.
 
-What is no name in the catalog is a path. Each file holds a Hugging Face config or ModelSpec's own fields, as JSON or
-YAML.
+What is no name in the catalog is a path, to any of the files that ``model_files`` reads.
 """
 
 from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from costmodel.catalog import folders
 from costmodel.catalog.documents import SUFFIXES, read_mapping
-from costmodel.errors import InvalidInput, UnknownName, UnreadableFile
-from costmodel.spec.huggingface import model_from_config
+from costmodel.catalog.model_files import FIELD as _FIELD
+from costmodel.catalog.model_files import model_of, read_model
+from costmodel.errors import UnknownName, UnreadableFile
 from costmodel.spec.model import ModelSpec
-from costmodel.spec.validation import build
-
-_FIELD = "model"
 
 
 def model_names() -> tuple[str, ...]:
@@ -39,11 +34,11 @@ def load_model(name_or_path: str) -> ModelSpec:
     entry = folders.find("model", name_or_path)
     if entry is not None:
         source = _packaged_sources().get(entry.name, "") if entry.packaged else str(entry.file)
-        return _from_data(read_mapping(entry.file, _FIELD), entry.name, source)
+        return model_of(read_mapping(entry.file, _FIELD), entry.name, source)
     path = _existing(name_or_path)
     if path is None:
         raise UnknownName(_FIELD, name_or_path, model_names(), hint="a path to a config.json works too")
-    return _from_data(read_mapping(path, _FIELD), _name_of(path), str(path))
+    return read_model(path, _name_of(path))
 
 
 def _packaged_sources() -> dict[str, str]:
@@ -80,12 +75,3 @@ def _existing(name_or_path: str) -> Path | None:
         raise UnreadableFile(_FIELD, name_or_path, "the directory has no config.json")
     expected = "a regular file is expected" if exists else "no such file; a catalog name or a file's path is expected"
     raise UnreadableFile(_FIELD, name_or_path, expected)
-
-
-def _from_data(data: Mapping[str, Any], name: str, source: str) -> ModelSpec:
-    if "num_layers" in data and "model_type" not in data:
-        return build(ModelSpec, {"name": name, "source": source, **data}, where="")
-    if "model_type" not in data and "num_hidden_layers" not in data:
-        expected = "a Hugging Face config (model_type, ...) or ModelSpec's fields (num_layers, ...) are expected"
-        raise InvalidInput(_FIELD, source, expected)
-    return model_from_config(data, name).model_copy(update={"source": source})

@@ -47,9 +47,7 @@ class ConfigKeys:
         """A whole number of at least 1; None if it is null, the default if it is absent."""
         name = self._present(names)
         if name is None:
-            if default is None and names[0] in self._defaults:
-                return self._absent(names, None)
-            return default
+            return self._absent(names, None) if names[0] in self._defaults else default
         return None if self._config[name] is None else self._whole(name, at_least=1)
 
     def count(self, *names: str, default: int = 0) -> int:
@@ -61,6 +59,8 @@ class ConfigKeys:
         self.read.add(name)
         value = self._config.get(name, default)
         if isinstance(value, bool):
+            if default and self._defaults and name not in self._config:
+                self._defaulted[name] = str(default).lower()
             return value
         self.problem(name, value, f"true or false is expected{_hint(value)}")
         return default

@@ -48,11 +48,12 @@ def model_from_config(config: Mapping[str, Any], name: str) -> ModelSpec:
     """The model that a config.json describes; every problem is an InvalidInput that names the key."""
     if not isinstance(config, Mapping):
         raise InvalidInput("config.json", config, "an object of keys and values is expected")
-    text, notes = _language_model(config)
+    text, notes = _language_model(_from_tensorrt_llm(config))
     _refuse_what_differs_by_layer(text)
     model_type = _model_type(text)
     if model_type in FAMILIES:
-        keys = ConfigKeys(text, class_defaults(model_type) if text is not config else None)
+        nested = any(isinstance(config.get(part), Mapping) for part in _TEXT_PARTS)
+        keys = ConfigKeys(text, class_defaults(model_type) if nested else None)
         fields = FAMILIES[model_type](keys)
         _refuse_problems(keys)
     else:
@@ -76,6 +77,14 @@ def _language_model(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[
         if text.get(key) is None and config.get(key) is not None:
             text[key] = config[key]
     return text, notes
+
+
+def _from_tensorrt_llm(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A TensorRT-LLM checkpoint's config under Hugging Face's keys; any other as it is."""
+    if "architecture" not in config or "model_type" in config:
+        return config
+    renamed = {"share_embedding_table": "tie_word_embeddings", "parallel_attention": "parallel_attn"}
+    return {renamed.get(key, key): value for key, value in config.items()}
 
 
 def _model_type(config: Mapping[str, Any]) -> str:

@@ -104,5 +104,3 @@ def check_relations(keys: ConfigKeys) -> None:
     keys.check(("n_group",), EXPERTS, divides, "a divisor of the experts ({}) is expected")
     keys.check(("topk_group",), ("n_group",), at_most, "at most the number of groups ({}) is expected")
     keys.check(("first_k_dense_replace",), LAYERS, at_most, "at most the number of layers ({}) is expected")
-    keys.check(("qk_rope_head_dim", "rotary_dim"), HIDDEN, at_most, "at most hidden_size ({}) is expected")
-    keys.check(("v_head_dim",), HIDDEN, at_most, "at most hidden_size ({}) is expected")

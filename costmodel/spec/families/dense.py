@@ -7,7 +7,6 @@ from collections.abc import Callable
 from costmodel.spec.config_keys import ConfigKeys
 from costmodel.spec.families.common import (
     ALL_BIASES,
-    HEADS,
     LAYERS,
     UNGATED,
     Fields,
@@ -169,15 +168,9 @@ def _mllama(keys: ConfigKeys) -> Fields:
     return decoder(keys)
 
 
-def baichuan(keys: ConfigKeys) -> Fields:
-    """One joined projection to queries, keys and values, as many of each."""
-    return decoder(keys) | {"num_kv_heads": keys.size(*HEADS)}
-
-
 FAMILIES: dict[str, Callable[[ConfigKeys], Fields]] = {
     "apertus": _apertus,
     "arcee": _arcee,
-    "baichuan": baichuan,
     "cohere": _cohere,
     "cohere2": _cohere2,
     "ernie4_5": _ernie,

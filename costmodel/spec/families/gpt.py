@@ -97,7 +97,8 @@ def _mpt(keys: ConfigKeys) -> Fields:
     heads, hidden = keys.size("n_heads", "num_attention_heads"), keys.size("d_model", "hidden_size")
     attention, feed_forward = keys.part("attn_config"), keys.part("ffn_config")
     if feed_forward.has("moe_num_experts"):
-        keys.problem("ffn_config.moe_num_experts", "given", "experts of MPT are not supported")
+        experts = feed_forward.raw("moe_num_experts")
+        keys.problem("ffn_config.moe_num_experts", experts, "experts of MPT are not supported")
     kv_heads = attention.size_or_none("kv_n_heads") or heads
     kv_heads = 1 if attention.text("attn_type") == "multiquery_attention" else kv_heads
     width = feed_forward.size_or_none("ffn_hidden_size") or keys.size("expansion_ratio", default=4) * hidden

@@ -1,0 +1,80 @@
+"""What the dialects share: plain keys, a family of Hugging Face's read under another vocabulary, layer patterns."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from costmodel.spec.config_keys import ConfigKeys
+from costmodel.spec.families import FAMILIES
+from costmodel.spec.families.common import Fields, check_relations
+from costmodel.spec.validation import together
+
+_LONGEST_PATTERN = 10_000
+
+
+def plain_keys(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys without leading dashes and with underscores; those that hold nothing are absent."""
+    plain = {str(key).lstrip("-").replace("-", "_"): value for key, value in data.items()}
+    return {key: value for key, value in plain.items() if value is not None}
+
+
+def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The values of ``names``' keys under their new names, where the data has them."""
+    return {new: data[old] for old, new in names.items() if data.get(old) is not None}
+
+
+def as_family(model_type: str, config: Mapping[str, Any], names: Mapping[str, str]) -> Fields:
+    """The fields that a family makes of ``config``; its problems name the dialect's own keys.
+
+    Args:
+        names: the dialect's key -> the family's.
+    """
+    keys = ConfigKeys(config)
+    fields = FAMILIES[model_type](keys)
+    check_relations(keys)
+    raise_problems(keys, {new: old for old, new in names.items()})
+    return fields | {"notes": keys.notes}
+
+
+def raise_problems(keys: ConfigKeys, names: Mapping[str, str] | None = None) -> None:
+    """One error for all problems, under the names that the file's author knows them by."""
+    if keys.problems:
+        known = names or {}
+        problems = [
+            type(found)(known.get(found.field, found.field), found.value, found.expected) for found in keys.problems
+        ]
+        raise together(problems)
+
+
+def layer_pattern(text: Any) -> list[int] | None:
+    """``([0]*3+[1]*58)`` as a list of 0 and 1; None if it is anything else."""
+    if isinstance(text, list):
+        return text if text and all(type(item) is int and item in (0, 1) for item in text) else None
+    if not isinstance(text, str) or len(text) > _LONGEST_PATTERN:
+        return None
+    try:
+        items = _evaluated(ast.parse(text.strip().strip("'\""), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return items if isinstance(items, list) and items else None
+
+
+def _evaluated(node: ast.expr) -> list[int] | int:
+    """Lists of 0 and 1, their sums, and their products with a number; ValueError for anything else."""
+    if isinstance(node, ast.Constant) and type(node.value) is int and 0 <= node.value <= _LONGEST_PATTERN:
+        return node.value
+    if isinstance(node, ast.List):
+        found = [_evaluated(item) for item in node.elts]
+        if all(item in (0, 1) for item in found):
+            return [item for item in found if isinstance(item, int)]
+    if isinstance(node, ast.BinOp):
+        left, right = _evaluated(node.left), _evaluated(node.right)
+        if isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list):
+            return left + right
+        if isinstance(node.op, ast.Mult) and isinstance(left, list) and isinstance(right, int):
+            return left * right if len(left) * right <= _LONGEST_PATTERN else []
+        if isinstance(node.op, ast.Mult) and isinstance(left, int) and isinstance(right, list):
+            return right * left if len(right) * left <= _LONGEST_PATTERN else []
+    raise ValueError("not a pattern")
