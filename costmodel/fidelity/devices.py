@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from costmodel.calibration.levels import Class
+from costmodel.catalog.framework_catalog import recognise_framework
 from costmodel.catalog.spellings import recognise_accelerator
 from costmodel.fidelity.baselines import Device
 from costmodel.runs.columns import Run
@@ -23,7 +22,7 @@ def device_of(run: Run) -> Device:
 def class_of(run: Run) -> Class:
     """What a level is fitted for: framework, family of the accelerator, precision."""
     found = recognise_accelerator(run.accelerator)
-    framework = re.split(r"[\s(]", run.framework.strip().lower(), maxsplit=1)[0]
+    framework, known = recognise_framework(run.framework)
     family = run.accelerator.lower() if found.how == "default" else found.accelerator.family
     recipe, _ = precision_of(run.precision, found.accelerator)
-    return framework, family, recipe.name
+    return framework.name if known else run.framework.strip().lower(), family, recipe.name

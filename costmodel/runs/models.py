@@ -120,7 +120,8 @@ def _agrees(run: Run, model: ModelSpec) -> bool:
 
 def _from_columns(run: Run, named: ModelSpec | None) -> FoundModel:
     defaults, notes = model_defaults(), []
-    assert run.layers is not None and run.hidden is not None
+    assert run.layers is not None, "the caller has a shape"
+    assert run.hidden is not None, "the caller has a shape"
     heads = run.heads or max(run.hidden // (run.head_dim or defaults.head_dim), 1)
     gated = True if run.swiglu is None else run.swiglu
     ffn = run.ffn_hidden

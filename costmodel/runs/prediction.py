@@ -10,7 +10,7 @@ class RunPrediction:
     """None is "no prediction", and ``reason`` says why.
 
     Attributes:
-        feasible: whether the fullest stage fits and the plan is legal.
+        feasible: whether the fullest stage fits into the usable memory; the framework's rules are not judged.
         step_time_low_s, step_time_high_s: the interval that a measured step time should lie in, nine times of ten.
         peak_mem_gb: GiB, of what the run's ``mem_kind`` names.
         provenance: analytic, calibrated or measured; empty without a prediction.

@@ -1,0 +1,129 @@
+"""The plans that a run may have been: what a row states, and every usual value of what it leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import gcd
+
+from costmodel.runs import words
+from costmodel.runs.columns import Run
+from costmodel.scenario import Scenario
+from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
+from costmodel.stages import Layout
+
+PlanRow = dict[str, int]
+
+
+def plans_of(
+    run: Run, scenario: Scenario, devices: int, policies: Sequence[int], notes: list[str]
+) -> Iterator[PlanRow]:
+    """Every plan that a run may have been, over the axes of ``costmodel.table``; what is assumed goes to ``notes``."""
+    batch = scenario.workload.global_batch_size
+    cp, ep, etp = run.cp or 1, run.ep or 1, run.etp or 1
+    if scenario.model.moe is None and ep * etp > 1:
+        notes.append(f"ep {ep} and etp {etp} mean nothing for a model without experts")
+        ep = etp = 1
+    for tp, pp in _model_parallel(run, scenario, devices, cp, notes):
+        dp = run.dp if run.dp is not None and run.dp * tp * pp * cp == devices else devices // (tp * pp * cp)
+        if dp < 1:
+            continue
+        if dp * tp * pp * cp != devices:
+            notes.append(f"tp {tp} * pp {pp} * cp {cp} don't divide devices {devices}: dp {dp} taken")
+        elif run.dp is not None and run.dp != dp:
+            notes.append(f"dp {run.dp} contradicts devices {devices} = tp {tp} * pp {pp} * cp {cp} * dp: dp {dp} taken")
+        for micro in _micro_batches(run, batch, dp, notes):
+            sharding = _sharding(run, scenario, dp)
+            stages = _stages(run, scenario, pp, notes)
+            for recompute in policies:
+                yield {
+                    "tp": tp,
+                    "cp": cp,
+                    "cp_comm_type": _cp_comm(run, scenario, cp),
+                    "ep": ep,
+                    "etp": etp,
+                    "dp": dp,
+                    "pp": pp,
+                    "micro_batch_size": micro,
+                    "num_microbatches": max(round(batch / (micro * dp)), 1),
+                    "recompute": recompute,
+                    **sharding,
+                    **stages,
+                }
+
+
+def _powers(most: int) -> list[int]:
+    return [1 << exponent for exponent in range(most.bit_length()) if 1 << exponent <= most]
+
+
+def _model_parallel(run: Run, scenario: Scenario, devices: int, cp: int, notes: list[str]) -> list[tuple[int, int]]:
+    """(tp, pp): as stated; from the others when one is blank; else what people would try."""
+    if run.tp is not None and run.pp is not None:
+        return [(run.tp, run.pp)]
+    if run.dp is not None and (run.tp is not None or run.pp is not None):
+        known = (run.tp or 1) * (run.pp or 1) * cp * run.dp
+        rest = devices // known if devices % known == 0 else 1
+        return [(run.tp or rest, run.pp or rest)]
+    node = scenario.cluster.devices_per_node
+    model = scenario.model
+    tps = [run.tp] if run.tp else [tp for tp in _powers(min(node, devices)) if model.num_heads % tp == 0]
+    pps = [run.pp] if run.pp else _powers(min(devices, model.num_layers))
+    if run.dp is not None:
+        pairs = [(tp, pp) for tp, pp in product(tps, pps) if tp * pp * cp * run.dp == devices]
+    else:
+        pairs = [(tp, pp) for tp, pp in product(tps, pps) if devices % (tp * pp * cp) == 0]
+    blank = " and ".join(name for name in ("tp", "pp") if getattr(run, name) is None)
+    notes.append(f"{blank} not stated: the fastest that fits is taken")
+    return pairs
+
+
+def _micro_batches(run: Run, batch: int, dp: int, notes: list[str]) -> list[int]:
+    if run.micro_batch is not None:
+        if batch % (run.micro_batch * dp):
+            notes.append(
+                f"global_batch {batch} is no multiple of micro_batch {run.micro_batch} * dp {dp}: "
+                f"{max(round(batch / (run.micro_batch * dp)), 1)} micro-batches taken"
+            )
+        return [run.micro_batch]
+    per_replica = max(batch // dp, 1)
+    notes.append("micro_batch not stated: the fastest that fits is taken")
+    return [size for size in _powers(per_replica) if per_replica % size == 0]
+
+
+def _sharding(run: Run, scenario: Scenario, dp: int) -> PlanRow:
+    word = words.sharding_of(run.zero_stage)
+    if word is not None:
+        stage = int(word.means)
+    elif run.dist_opt is not None:
+        stage = 1 if run.dist_opt else 0
+    else:
+        stage = scenario.framework.usual_zero_stage
+    if stage == 0:
+        return {"zero_stage": 0, "dp_shard": 1, "dp_replicate": dp}
+    group = words.shard_group_of(run.overlap_notes) or words.shard_group_of(run.zero_stage)
+    if group is None and word is not None and word.hybrid:
+        group = scenario.cluster.devices_per_node
+    shard = gcd(dp, group) if group is not None else dp
+    return {"zero_stage": stage, "dp_shard": shard, "dp_replicate": dp // shard}
+
+
+def _stages(run: Run, scenario: Scenario, pp: int, notes: list[str]) -> PlanRow:
+    """Chunks, schedule, and whether embedding and loss take a layer's place so that the chunks come out even."""
+    vpp = (run.vpp or 1) if pp > 1 else 1
+    layers = scenario.model.num_layers
+    if pp > layers:
+        notes.append(f"pp {pp} for {layers} layers: some stages hold none")
+    even = (
+        (Layout.EVEN, layers),
+        (Layout.EMBEDDING_AND_LOSS_COUNT, layers + 2),
+        (Layout.LOSS_COUNTS, layers + 1),
+    )
+    layout = next((layout for layout, slots in even if slots % (pp * vpp) == 0 and slots >= 2 * pp), Layout.EVEN)
+    schedule = "interleaved_1f1b" if vpp > 1 else "1f1b"
+    return {"vpp": vpp, "layout": int(layout), "schedule": SCHEDULES.index(schedule)}
+
+
+def _cp_comm(run: Run, scenario: Scenario, cp: int) -> int:
+    if cp == 1:
+        return 0
+    return CP_COMM_TYPES.index(words.cp_comm_of(run.overlap_notes, scenario.framework.cp_comm_types))
