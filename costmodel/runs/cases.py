@@ -122,7 +122,8 @@ class _Cases:
         policies = range(len(RECOMPUTES)) if recompute is None else [RECOMPUTES.index(recompute)]
         rows = tuple(plans_of(run, scenario, devices, policies, notes))
         if not rows:
-            return Unpriced(run=run, reason=f"no plan on {devices} devices has the degrees that are stated")
+            why = f"no plan on {devices} devices has the degrees that are stated"
+            return Unpriced(run=run, reason="; ".join(dict.fromkeys((why, *notes))))
         return Case(run=run, scenario=scenario, key=key, rows=rows, notes=tuple(dict.fromkeys(notes)))
 
 

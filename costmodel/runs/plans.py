@@ -14,6 +14,9 @@ from costmodel.stages import Layout
 
 PlanRow = dict[str, int]
 
+# Some frameworks let stages be empty; beyond this, a row is a mistake.
+_MOST_CHUNKS_PER_LAYER = 4
+
 
 def plans_of(
     run: Run, scenario: Scenario, devices: int, policies: Sequence[int], notes: list[str]
@@ -25,6 +28,9 @@ def plans_of(
         notes.append(f"ep {ep} and etp {etp} mean nothing for a model without experts")
         ep = etp = 1
     for tp, pp in _model_parallel(run, scenario, devices, cp, notes):
+        if pp * (run.vpp or 1) > _MOST_CHUNKS_PER_LAYER * (scenario.model.num_layers + 2):
+            notes.append(f"pp {pp} * vpp {run.vpp or 1} are far more chunks than {scenario.model.num_layers} layers")
+            continue
         dp = run.dp if run.dp is not None and run.dp * tp * pp * cp == devices else devices // (tp * pp * cp)
         if dp < 1:
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from costmodel.scenario import Scenario
 from costmodel.table import PlanTable, StageTable, stage_table_of
 
 _GIB = 2**30
+_CASES_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class _Priced:
     """Per candidate, aligned with the table of all candidates.
 
     Attributes:
-        stage_bytes: allocated bytes of the first stage, and of the fullest.
+        first_bytes, peak_bytes: allocated bytes of the first stage, and of the fullest.
     """
 
     step_time_s: Num
@@ -60,7 +61,14 @@ def _unpriced(case: Unpriced) -> RunPrediction:
 
 
 def _price(cases: Sequence[Case]) -> _Priced:
-    """All candidates of all cases, as columns: facts once per distinct scenario."""
+    """All candidates of all cases, block by block, since a block holds every part of every stage."""
+    blocks = [_price_block(cases[start : start + _CASES_AT_ONCE]) for start in range(0, len(cases), _CASES_AT_ONCE)]
+    names = [field.name for field in fields(_Priced)]
+    return _Priced(**{name: np.concatenate([getattr(block, name) for block in blocks]) for name in names})
+
+
+def _price_block(cases: Sequence[Case]) -> _Priced:
+    """Candidates as columns: facts once per distinct scenario."""
     scenarios: list[Scenario] = []
     number: dict[tuple[object, ...], int] = {}
     which: list[int] = []
