@@ -45,6 +45,7 @@ check: $(DEV)
 
 bench: $(DEV)
 	$(PY) -m tests.bench.bench_ranking
+	$(PY) -m tests.bench.bench_runs
 
 format: $(DEV)
 	$(VENV)/bin/ruff check --fix .
