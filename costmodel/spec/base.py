@@ -62,6 +62,9 @@ def _iso_date(value: Any) -> Any:
 _MOST = 10**15
 _LARGEST = 1e18
 
+MOST_LAYERS = 10_000
+"""Decoder layers are listed one by one in places, so their number has a bound of its own."""
+
 PositiveInt = Annotated[int, Field(strict=True, ge=1, le=_MOST)]
 NonNegativeInt = Annotated[int, Field(strict=True, ge=0, le=_MOST)]
 PositiveFloat = Annotated[float, Field(gt=0, le=_LARGEST)]

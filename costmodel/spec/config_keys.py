@@ -97,6 +97,11 @@ class ConfigKeys:
         self.read.add(name)
         return self._config.get(name) is not None
 
+    def sound(self, *names: str) -> bool:
+        """Whether the size under these names was read without a problem, so that others can be held against it."""
+        name = self._present(names)
+        return name is not None and _is_whole(self._config[name]) and self._config[name] >= 1
+
     def raw(self, name: str) -> Any:
         """The value as it stands in the file, for a message."""
         return self._config.get(name)
@@ -146,7 +151,8 @@ class ConfigKeys:
             if name in self._defaults:
                 self._defaulted[name] = self._defaults[name]
                 return int(self._defaults[name])
-        self.missing.append(names[0])
+        if names[0] not in self.missing:
+            self.missing.append(names[0])
         self.problem(names[0], None, f"a whole number of at least 1 is required{self._misspelt(names[0])}")
         return _STAND_IN
 

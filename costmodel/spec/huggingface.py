@@ -30,6 +30,7 @@ _KEY_OF_FIELD = {
 }
 _TEXT_PARTS = ("text_config", "language_config", "llm_config")
 _OTHER_PARTS = ("vision_config", "audio_config", "speech_config", "visual")
+_NAMES_IT = ("model_type", "architectures", "architecture", "_name_or_path", "name")
 _PLAIN_SIZES = (LAYERS, HIDDEN, HEADS, FFN, VOCAB)
 # What keys speak of that make a model something else than Llama, whatever else they say.
 _STRUCTURE = (
@@ -95,8 +96,8 @@ def _model_type(config: Mapping[str, Any]) -> str:
     if is_placeholder(given):
         raise InvalidInput("model_type", given, "it is a placeholder; put the value in its place")
     if not isinstance(given, str) or not given:
-        known = ", ".join(known_model_types())
-        raise InvalidInput("model_type", given, f"a config.json names its architecture here; known: {known}")
+        expected = f"a config.json names its architecture here, one of {len(FAMILIES)} known such as llama or qwen3_moe"
+        raise InvalidInput("model_type", given, expected)
     for spelling in (given, f"{given}_text", f"{given}_text_model", given.removesuffix("_text")):
         if spelling in FAMILIES:
             return spelling
@@ -137,7 +138,7 @@ def _refuse_problems(keys: ConfigKeys) -> None:
         return
     error = together(problems)
     if len(keys.missing) > 1:
-        unknown = ", ".join(keys.unread) or "none"
+        unknown = ", ".join(name for name in keys.unread if name not in _NAMES_IT) or "none"
         raise InvalidInput(
             error.field, error.value, f"{error.expected}; keys of the file that say nothing here: {unknown}"
         )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import StrictBool, StringConstraints, model_validator
+from pydantic import Field, StrictBool, StringConstraints, model_validator
 
-from costmodel.spec.base import Frozen, NonNegativeInt, PositiveInt
+from costmodel.spec.base import MOST_LAYERS, Frozen, NonNegativeInt, PositiveInt
 from costmodel.spec.layers import Hybrid, LinearMixer, Mla, Moe
 from costmodel.spec.params import ParamCounts
 from costmodel.spec.validation import Unusable
@@ -41,7 +41,7 @@ class ModelSpec(Frozen):
     """
 
     name: Annotated[str, StringConstraints(strict=True, min_length=1)]
-    num_layers: PositiveInt
+    num_layers: Annotated[int, Field(strict=True, ge=1, le=MOST_LAYERS)]
     hidden_size: PositiveInt
     num_heads: PositiveInt
     num_kv_heads: PositiveInt

@@ -30,19 +30,52 @@ DEEPSEEK: dict[str, Any] = {
     "moe_intermediate_size": 32,
 }
 GPT2: dict[str, Any] = {"n_embd": 64, "n_head": 8, "n_layer": 6, "n_positions": 128, "vocab_size": 1000}
-FAMILIES: dict[str, dict[str, Any]] = {
-    "llama": BASE,
-    "mistral": BASE,
-    "mixtral": BASE | EXPERTS,
-    "qwen2": BASE,
-    "qwen3": BASE,
-    "qwen3_moe": BASE | QWEN_EXPERTS,
+GLM_EXPERTS: dict[str, Any] = {"n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+NO_FFN = {key: value for key, value in BASE.items() if key != "intermediate_size"}
+SMALL_MPT: dict[str, Any] = {"d_model": 64, "n_heads": 8, "n_layers": 6, "vocab_size": 1000}
+DELTA_NET: dict[str, Any] = {
+    "linear_num_value_heads": 4,
+    "linear_value_head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 8,
+}
+MAMBA: dict[str, Any] = {"mamba_num_heads": 4, "mamba_head_dim": 16}
+PLAIN = """apertus arcee cohere cohere2 ernie4_5 exaone4 gemma gemma2 gemma3_text glm glm4 gpt_neox granite helium
+hunyuan_v1_dense llama ministral ministral3 mistral mllama_text_model nemotron olmo olmo2 olmo3 phi phi3 qwen2
+qwen2_5_vl_text qwen2_vl_text qwen3 qwen3_vl_text seed_oss smollm3 stablelm starcoder2"""
+FAMILIES: dict[str, dict[str, Any]] = dict.fromkeys(PLAIN.split(), BASE) | {
+    "bloom": NO_FFN,
+    "dbrx": SMALL_MPT,
     "deepseek_v2": BASE | DEEPSEEK,
     "deepseek_v3": BASE | DEEPSEEK,
-    "gpt_oss": BASE | EXPERTS,
-    "gemma2": BASE,
+    "deepseek_v32": BASE | DEEPSEEK,
+    "falcon": NO_FFN,
+    "glm4_moe": BASE | GLM_EXPERTS,
     "gpt2": GPT2,
+    "gpt_bigcode": GPT2,
+    "gpt_oss": BASE | EXPERTS,
+    "gptj": GPT2,
+    "grok-1": BASE | EXPERTS,
+    "kimi_k2": BASE | DEEPSEEK,
+    "llama4_text": BASE | EXPERTS,
+    "minimax": BASE | EXPERTS | {"attn_type_list": [0, 0, 1] * 2},
+    "minimax_m2": BASE | EXPERTS,
+    "minimax_text_01": BASE | EXPERTS | {"attn_type_list": [0, 0, 1] * 2},
+    "mixtral": BASE | EXPERTS,
+    "mpt": SMALL_MPT,
+    "nemotron_h": BASE | MAMBA | {"hybrid_override_pattern": "M-M*M-"},
+    "olmoe": BASE | EXPERTS,
+    "opt": NO_FFN | {"ffn_dim": 96, "max_position_embeddings": 128},
+    "qwen2_moe": BASE | QWEN_EXPERTS,
+    "qwen3_5_moe_text": NO_FFN | QWEN_EXPERTS | DELTA_NET,
+    "qwen3_5_text": BASE | DELTA_NET,
+    "qwen3_moe": BASE | QWEN_EXPERTS,
+    "qwen3_next": BASE | QWEN_EXPERTS | DELTA_NET,
+    "qwen3_vl_moe_text": BASE | QWEN_EXPERTS,
 }
+# Keys of FAMILIES that are no required size.
+NOT_REQUIRED = {"n_shared_experts", "attn_type_list", "hybrid_override_pattern"}
+ALSO_LISTED = {"nemotron_h": {"num_hidden_layers"}}  # its pattern has the number of layers too
 
 
 def config(model_type: str, **changes: Any) -> dict[str, Any]:
@@ -161,21 +194,34 @@ def test_queries_without_a_latent(changes: dict[str, Any], rank: int | None) -> 
     assert mla.q_lora_rank == rank
 
 
-@pytest.mark.parametrize("bad", [0, -1, 4096.0, "64", None, True, [64], float("nan")])
+@pytest.mark.parametrize("bad", [0, -1, 0.5, "64", "${SIZE}", "<size>", None, True, [64], float("nan"), 10**18])
 @pytest.mark.parametrize("model_type", sorted(FAMILIES))
 def test_unusable_sizes_are_named_with_their_value(model_type: str, bad: object) -> None:
-    for key in FAMILIES[model_type].keys() - {"n_shared_experts"}:
+    for key in (
+        FAMILIES[model_type].keys() - NOT_REQUIRED - (ALSO_LISTED.get(model_type, set()) if bad is None else set())
+    ):
         message = refusal(model_type, **{key: bad})
-        assert message.startswith(f"{key}: {bad!r} is not usable; a whole number of at least 1 is"), message
+        assert message.startswith(f"{key}: {bad!r} is not usable; a whole number of at "), message
 
 
 @pytest.mark.parametrize("model_type", sorted(FAMILIES))
 def test_missing_sizes_are_named(model_type: str) -> None:
-    for key in FAMILIES[model_type].keys() - {"n_shared_experts"}:
+    for key in FAMILIES[model_type].keys() - NOT_REQUIRED - ALSO_LISTED.get(model_type, set()):
         rest = {other: value for other, value in config(model_type).items() if other != key}
         with pytest.raises(InvalidInput) as caught:
             model_from_config(rest, name="m")
         assert str(caught.value) == f"{key}: None is not usable; a whole number of at least 1 is required"
+
+
+@pytest.mark.parametrize("model_type", sorted(FAMILIES))
+def test_every_family_reads_its_smallest_file(model_type: str) -> None:
+    spec = model(model_type)
+    assert (spec.num_layers, spec.hidden_size, spec.num_heads, spec.vocab_size) == (6, 64, 8, 1000)
+    assert spec.params.total >= spec.params.active > 0
+
+
+def test_a_whole_float_is_a_size() -> None:
+    assert model("llama", hidden_size=64.0) == model("llama")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +236,26 @@ def test_missing_sizes_are_named(model_type: str) -> None:
         ("mistral", {"sliding_window": "4k"}, "sliding_window: '4k' is not usable; a whole number"),
         ("mixtral", {"num_experts_per_tok": 9}, "num_experts_per_tok: 9 is not usable; at most the number of experts"),
         ("qwen2", {"use_sliding_window": 1}, "use_sliding_window: 1 is not usable; true or false"),
-        ("qwen3_moe", {"decoder_sparse_step": 2}, "decoder_sparse_step: 2 is not usable; only 1 is supported"),
+        ("qwen3_moe", {"decoder_sparse_step": 2, "mlp_only_layers": [0]}, "mlp_only_layers: [0] is not usable; with"),
+        ("qwen3_moe", {"decoder_sparse_step": 7}, "decoder_sparse_step: 7 is not usable; at most the number of layers"),
+        ("llama", {"n_layer": 7}, "n_layer: 7 is not usable; it contradicts num_hidden_layers 6"),
+        ("llama", {"block_configs": [{}, {}]}, "block_configs: '2 blocks' is not usable; layers that differ one by"),
+        ("llama", {"intermediate_size": [96, 48]}, "intermediate_size: [96, 48] is not usable; a whole number of at"),
+        ("opt", {"word_embed_proj_dim": 32}, "word_embed_proj_dim: 32 is not usable; only 64 is supported"),
+        ("mpt", {"ffn_config": {"moe_num_experts": 4}}, "ffn_config.moe_num_experts: 4 is not usable"),
+        ("mpt", {"attn_config": 3}, "attn_config: 3 is not usable; an object of keys and values is expected"),
+        ("llama4_text", {"moe_layers": [0, 1]}, "moe_layers: [0, 1] is not usable; every 1th layer is expected"),
+        ("minimax", {"attn_type_list": [0, 1]}, "attn_type_list: [0, 1] is not usable; num_hidden_layers (6) items"),
+        ("minimax", {"attn_type_list": None}, "attn_type_list: None is not usable; it is required"),
+        (
+            "nemotron_h",
+            {"hybrid_override_pattern": "M?M*M-"},
+            "hybrid_override_pattern: 'M?M*M-' is not usable; letters",
+        ),
+        ("nemotron_h", {"hybrid_override_pattern": "M-M*"}, "num_hidden_layers: 6 is not usable; hybrid_override_pat"),
+        ("nemotron_h", {"hybrid_override_pattern": "MMMMMM"}, "hybrid_override_pattern: {'mamba': 6} is not usable"),
+        ("qwen3_next", {"full_attention_interval": 9}, "full_attention_interval: 0 is not usable; a model with both"),
+        ("qwen3_5_text", {"layer_types": ["linear_attention"] * 6}, "layer_types: 0 is not usable; a model with both"),
         ("qwen3_moe", {"mlp_only_layers": [3]}, "mlp_only_layers: [3] is not usable; [] or the first layers"),
         ("qwen3_moe", {"mlp_only_layers": list(range(7))}, "mlp_only_layers: [0, 1, 2, 3, 4, 5, 6] is not usable; at"),
         ("qwen3_moe", {"mlp_only_layers": 1}, "mlp_only_layers: 1 is not usable; a list is expected"),
@@ -220,19 +285,68 @@ def test_a_misspelt_key_is_pointed_at() -> None:
         model_from_config(garbled, name="m")
 
 
-def test_an_unknown_model_type_names_the_nearest() -> None:
-    with pytest.raises(UnknownName, match=r"did you mean .*deepseek_v3") as caught:
-        model_from_config(BASE | {"model_type": "deepseek_v32"}, name="m")
+def test_an_unknown_architecture_says_what_is_missing_and_what_is_not_understood() -> None:
+    config = {key: value for key, value in BASE.items() if key != "intermediate_size"}
+    with pytest.raises(UnknownName, match=r"did you mean deepseek_v3") as caught:
+        model_from_config(
+            config | {"model_type": "deepseek_v4", "compress_ratios": [4], "n_routed_experts": 8}, name="m"
+        )
     assert caught.value.field == "model_type"
+    assert "missing keys: intermediate_size; keys not understood: compress_ratios, n_routed_experts;" in str(
+        caught.value
+    )
+
+
+@pytest.mark.parametrize("changes", [{"model_type": "aquila"}, {"architectures": ["BaiChuanForCausalLM"]}])
+def test_an_unknown_architecture_with_llamas_keys_is_read_as_one_and_says_so(changes: dict[str, Any]) -> None:
+    spec = model_from_config(BASE | changes, name="m")
+    assert spec.params == model("llama").params
+    assert len(spec.notes) == 1
+    assert "is not known: its sizes are read as Llama's" in spec.notes[0]
 
 
 @pytest.mark.parametrize("changes", [{}, {"model_type": None}, {"model_type": 3}, {"model_type": ["llama"]}])
-def test_without_a_model_type_the_known_ones_are_listed(changes: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match=r"^model_type: .* known: deepseek_v2, .*qwen3_moe$"):
+def test_without_a_model_type_it_is_asked_for(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=r"^model_type: .* a config\.json names its architecture here"):
         model_from_config(BASE | changes, name="m")
+
+
+def test_a_placeholder_for_the_model_type_is_named() -> None:
+    with pytest.raises(InvalidInput, match=r"^model_type: '\$\{MODEL\}' is not usable; it is a placeholder"):
+        model_from_config(BASE | {"model_type": "${MODEL}"}, name="m")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "model_type"),
+    [("LlamaForCausalLM", "llama"), ("GPT2LMHeadModel", "gpt2"), ("Qwen3MoeForCausalLM", "qwen3_moe")],
+)
+def test_the_class_tells_the_family_where_the_model_type_is_missing(architecture: str, model_type: str) -> None:
+    assert model_from_config(FAMILIES[model_type] | {"architectures": [architecture]}, name="m") == model(model_type)
 
 
 @pytest.mark.parametrize("top", [None, [], "llama", 3])
 def test_a_config_is_an_object(top: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^config\.json: .* an object of keys and values is expected$"):
         model_from_config(top, name="m")
+
+
+def test_every_contradiction_is_named_in_one_line() -> None:
+    """A file of scrambled values, as it was found on a page: every one of them is named, not just the first."""
+    scrambled = DEEPSEEK | {"model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 9, "vocab_size": 137}
+    scrambled |= {"intermediate_size": 0.02, "num_attention_heads": 128, "num_key_value_heads": 228}
+    scrambled |= {"n_routed_experts": 1, "num_experts_per_tok": 71, "n_group": 7, "topk_group": 4, "moe_layer_freq": 2}
+    scrambled["kv_lora_rank "] = scrambled.pop("kv_lora_rank")
+    with pytest.raises(InvalidInput) as caught:
+        model_from_config(scrambled, name="m")
+    message = str(caught.value)
+    assert message.startswith("intermediate_size: 0.02 is not usable")
+    wrong = ("num_key_value_heads: 228", "num_experts_per_tok: 71", "n_group: 7", "moe_layer_freq: 2")
+    for found in (*wrong, "kv_lora_rank: None", "(there is a key 'kv_lora_rank ')"):
+        assert found in message
+    assert message.count("; also ") == len(wrong) + 1
+
+
+def test_blanks_around_an_optional_key_are_wrong_too() -> None:
+    assert refusal("llama", **{"num_key_value_heads ": 2}).startswith(
+        "num_key_value_heads : 2 is not usable; the key's"
+    )

@@ -74,6 +74,8 @@ def layer_kinds(keys: ConfigKeys, *known: str) -> list[str] | None:
         return None
     num_layers = keys.size(*LAYERS)
     unknown = [kind for kind in kinds if kind not in known]
+    if not keys.sound(*LAYERS):
+        return None
     if len(kinds) != num_layers:
         keys.problem("layer_types", kinds, f"num_hidden_layers ({num_layers}) items are expected")
     elif unknown:
@@ -103,4 +105,5 @@ def check_relations(keys: ConfigKeys) -> None:
     keys.check(TOP_K, EXPERTS, at_most, "at most the number of experts ({}) is expected")
     keys.check(("n_group",), EXPERTS, divides, "a divisor of the experts ({}) is expected")
     keys.check(("topk_group",), ("n_group",), at_most, "at most the number of groups ({}) is expected")
-    keys.check(("first_k_dense_replace",), LAYERS, at_most, "at most the number of layers ({}) is expected")
+    for key in ("first_k_dense_replace", "decoder_sparse_step", "interleave_moe_layer_step"):
+        keys.check((key,), LAYERS, at_most, "at most the number of layers ({}) is expected")

@@ -138,7 +138,7 @@ def _llama4(keys: ConfigKeys) -> Fields:
     step = keys.size("interleave_moe_layer_step", default=1)
     layers = keys.size(*LAYERS)
     listed = keys.items("moe_layers")
-    if listed is not None and listed != list(range(step - 1, layers, step)):
+    if listed is not None and (len(listed) != layers // step or listed != list(range(step - 1, layers, step))):
         keys.problem("moe_layers", listed, f"every {step}th layer is expected, as interleave_moe_layer_step says")
     if keys.size_or_none("attention_chunk_size", default=8192):
         keys.note("attention in chunks (attention_chunk_size) is priced as attention to the whole sequence")

@@ -46,6 +46,8 @@ def _delta_net(keys: ConfigKeys) -> Fields:
     }
     kinds = layer_kinds(keys, "full_attention", "linear_attention")
     interval = keys.size("full_attention_interval", default=4)
+    if not keys.sound(*LAYERS):
+        return {}
     attention = kinds.count("full_attention") if kinds is not None else keys.size(*LAYERS) // interval
     if not 0 < attention < keys.size(*LAYERS):
         expected = "a model with both layers of attention and of linear attention is expected"
@@ -89,7 +91,9 @@ def _minimax(keys: ConfigKeys) -> Fields:
     listed = keys.items("attn_type_list")
     kinds = layer_kinds(keys, "full_attention", "linear_attention")
     num_layers, heads = fields["num_layers"], fields["num_heads"]
-    if listed is not None and (len(listed) != num_layers or set(listed) - {0, 1}):
+    if not keys.sound(*LAYERS):
+        return fields
+    if listed is not None and (len(listed) != num_layers or any(kind not in (0, 1) for kind in listed)):
         keys.problem("attn_type_list", listed, f"num_hidden_layers ({num_layers}) items of 0 or 1 are expected")
         return fields
     if listed is None and kinds is None:

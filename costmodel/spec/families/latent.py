@@ -48,8 +48,6 @@ def _deepseek_v3(keys: ConfigKeys) -> Fields:
 
 def _deepseek_v32(keys: ConfigKeys) -> Fields:
     """V3 with an indexer that picks the keys to attend to."""
-    for key in ("index_n_heads", "index_head_dim", "index_topk"):
-        keys.size(key)
     keys.note(
         "sparse attention: the indexer's parameters and work are left out, and attention is priced as if it saw every "
         "key, which is more than it does beyond index_topk tokens"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from costmodel.spec.base import MOST_LAYERS
 from costmodel.spec.config_keys import ConfigKeys
 from costmodel.spec.families.common import Fields
 from costmodel.spec.native.reading import layer_pattern, plain_keys, raise_problems
@@ -46,6 +47,9 @@ def fields_of(data: Mapping[str, Any]) -> Fields:
         if keys.has(name) and value is not False and not (name == "spec" and _CORE in str(value)):
             keys.problem(name, value, why)
     hidden, heads, layers = keys.size("hidden_size"), keys.size("num_attention_heads"), keys.size("num_layers")
+    if layers > MOST_LAYERS:
+        keys.problem("num_layers", layers, f"at most {MOST_LAYERS} are expected")
+        raise_problems(keys)
     gated = keys.flag("swiglu") or keys.flag("quick_geglu")
     # Megatron-core's default keeps a gated MLP as large as a plain one of four times the width.
     default_ffn = hidden * 4 * 2 // 3 // 64 * 64 if gated else 4 * hidden
