@@ -17,7 +17,6 @@ _ASSIGNMENT = re.compile(
 _ARITHMETIC = re.compile(r"\$\(\(([^()]*)\)\)")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)")
 _END_OF_VALUES = re.compile(r"^[()|&;<>]|^\w+\+?=\(")
-_ROUNDS = 5  # a variable may be made of others
 
 
 def arguments_of(text: str, source: str) -> dict[str, str | bool]:
@@ -26,11 +25,10 @@ def arguments_of(text: str, source: str) -> dict[str, str | bool]:
     Raises:
         InvalidInput: quotes don't match, or there is no argument at all.
     """
-    variables = {name: value.strip("\"'") for name, value, *_ in _ASSIGNMENT.findall(text)}
-    joined = re.sub(r"\\\r?\n", " ", text)
-    for _ in range(_ROUNDS):
-        joined = _ARITHMETIC.sub(lambda found: _computed(found.group(1), variables), joined)
-        joined = _VARIABLE.sub(lambda found: _value(found, variables), joined)
+    variables: dict[str, str] = {}
+    for name, value in _ASSIGNMENT.findall(text):  # in order: a variable may be made of those before it
+        variables[name] = _filled(value.strip("\"'"), variables)
+    joined = _filled(re.sub(r"\\\r?\n", " ", text), variables)
     arguments: dict[str, str | bool] = {}
     for line in joined.splitlines():
         if "--" not in line:
@@ -59,6 +57,12 @@ def _collect(words: list[str], arguments: dict[str, str | bool]) -> None:
             values = [value] if has_value else []
         elif name:
             values.append(word.rstrip(")") if word.count(")") > word.count("(") else word)
+
+
+def _filled(text: str, variables: dict[str, str]) -> str:
+    """The text with variables and then arithmetic put in, as far as they are known."""
+    named = _VARIABLE.sub(lambda found: _value(found, variables), text)
+    return _ARITHMETIC.sub(lambda found: _computed(found.group(1), variables), named)
 
 
 def _value(found: re.Match[str], variables: dict[str, str]) -> str:

@@ -25,7 +25,7 @@ def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]
     return {new: data[old] for old, new in names.items() if data.get(old) is not None}
 
 
-def as_family(model_type: str, config: Mapping[str, Any], names: Mapping[str, str]) -> Fields:
+def as_family(model_type: str, config: Mapping[str, Any], names: dict[str, str]) -> Fields:
     """The fields that a family makes of ``config``; its problems name the dialect's own keys.
 
     Args:
@@ -34,7 +34,8 @@ def as_family(model_type: str, config: Mapping[str, Any], names: Mapping[str, st
     keys = ConfigKeys(config)
     fields = FAMILIES[model_type](keys)
     check_relations(keys)
-    raise_problems(keys, {new: old for old, new in names.items()})
+    # Of several keys that mean the same, the first is the usual one.
+    raise_problems(keys, {new: old for old, new in reversed(names.items())})
     return fields | {"notes": keys.notes}
 
 
