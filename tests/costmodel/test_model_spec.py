@@ -37,8 +37,8 @@ def specs(draw: st.DrawFn) -> ModelSpec:
     """Legal models of any shape, dense and MoE alike, with every optional part switched on and off."""
     layers, groups = draw(st.integers(1, 9)), draw(st.integers(1, 4))
     kv_heads = draw(st.integers(1, 4))
-    biases = ("qkv_bias", "attention_out_bias", "mlp_bias", "expert_bias", "norm_bias")
-    flags = ("gated_mlp", "tie_word_embeddings", *biases)
+    biases = ("qkv_bias", "attention_out_bias", "mlp_bias", "expert_bias", "norm_bias", "head_bias")
+    flags = ("gated_mlp", "tie_word_embeddings", "attention_output_gate", "embedding_norm", "norm_weight", *biases)
     moe = None
     if draw(st.booleans()):
         shared = draw(st.integers(0, 6))
@@ -50,6 +50,8 @@ def specs(draw: st.DrawFn) -> ModelSpec:
             "shared_expert_ffn_hidden_size": shared,
             "shared_expert_gate": bool(shared) and draw(st.booleans()),
             "num_dense_layers": draw(st.integers(0, layers)),
+            "layer_step": draw(st.integers(1, layers)),
+            "latent_size": draw(st.none() | st.integers(1, 9)),
             "router_bias": draw(st.booleans()),
         }
     fields = {
@@ -73,11 +75,10 @@ def specs(draw: st.DrawFn) -> ModelSpec:
 @given(specs())
 def test_the_total_is_the_sum_of_the_layers_and_what_is_around_them(model: ModelSpec) -> None:
     parts = model.params
-    assert model.num_dense_layers == (model.moe.num_dense_layers if model.moe else model.num_layers)
-    total = parts.embedding + parts.position_embedding + parts.final_norm + parts.head
+    total = parts.embedding + parts.position_embedding + parts.embedding_norm + parts.final_norm + parts.head
     for layer in range(model.num_layers):
         total += parts.attention_per_layer + parts.norms_per_layer
-        if layer < model.num_dense_layers:
+        if model.moe is None or not model.moe.has_experts(layer):
             total += parts.dense_mlp_per_layer
         else:
             assert model.moe
@@ -119,6 +120,11 @@ def test_dense_parts_worked_by_hand() -> None:
         ({"gated_mlp": False}, "dense_mlp_per_layer", -80),
         ({"norm_bias": True}, "norms_per_layer", 16),
         ({"norms_per_layer": 4}, "norms_per_layer", 16),
+        ({"attention_output_gate": True}, "attention_per_layer", 8 * 12),
+        ({"attention_output_gate": True, "qkv_bias": True}, "attention_per_layer", 8 * 12 + 12 + 12 + 6 + 6),
+        ({"head_bias": True}, "head", 100),
+        ({"embedding_norm": True, "norm_bias": True}, "embedding_norm", 16),
+        ({"norm_weight": False}, "norms_per_layer", -16),
         ({"mla": MLA}, "attention_per_layer", 8 * 12 + 8 * 5 + 4 + 4 * 16 + 8 * 8 - 288),
         ({"mla": MLA | {"q_lora_rank": 6}}, "attention_per_layer", 8 * 6 + 6 + 6 * 12 + 40 + 4 + 64 + 64 - 288),
         ({"mla": MLA, "qkv_bias": True}, "attention_per_layer", 8 * 12 + 8 * 5 + 4 + 4 * 16 + 8 * 8 + 5 - 288),
@@ -204,3 +210,91 @@ def test_a_model_does_not_change_and_is_equal_by_content() -> None:
     assert spec() == spec()
     assert hash(spec(moe=MOE)) == hash(spec(moe=MOE))
     assert ModelSpec.model_validate_json(spec(moe=MOE, mla=MLA).model_dump_json()) == spec(moe=MOE, mla=MLA)
+
+
+# Experts in every n-th layer, and layers of other kinds than attention.
+
+
+@pytest.mark.parametrize(
+    ("dense", "step", "expected"),
+    [
+        (0, 1, 0),
+        (3, 1, 3),
+        (0, 2, (0, 2)),
+        (0, 3, (0, 1, 3)),
+        (1, 2, (0, 1, 3)),
+        (2, 2, 3),
+        (4, 1, 4),
+        (0, 4, 3),
+    ],
+)
+def test_dense_layers_lie_in_front_or_between(dense: int, step: int, expected: int | tuple[int, ...]) -> None:
+    """The last layer of each group of ``layer_step`` has experts, as in Llama 4 Maverick with 2."""
+    model = spec(moe=MOE | {"num_dense_layers": dense, "layer_step": step})
+    assert model.dense_layers == expected
+    assert model.num_dense_layers == (expected if isinstance(expected, int) else len(expected))
+    assert model.params.num_dense_layers + model.params.num_moe_layers == 4
+
+
+MIXER: dict[str, Any] = {"kind": "mamba2", "num_heads": 4, "head_dim": 5, "num_key_heads": 2, "key_head_dim": 3}
+HYBRID: dict[str, Any] = {"mixer": MIXER, "num_attention_layers": 1, "num_mixer_layers": 2, "num_mlp_layers": 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "params"),
+    [
+        # inner 20, keys and queries 12: projections to 20 + 20 + 12 and a step per head, back, 3 per head, norm of 20.
+        ({}, 8 * (52 + 4) + 20 * 8 + 3 * 4 + 20),
+        ({"conv_kernel": 4, "conv_bias": True}, 8 * 56 + 160 + 12 + 20 + 32 * (4 + 1)),
+        ({"projection_bias": True}, 8 * 56 + 160 + 12 + 20 + 56 + 8),
+        # A delta net has two scalars a head, learns two, and normalises each head alike.
+        ({"kind": "gated_delta_net", "conv_kernel": 4}, 8 * (52 + 8) + 160 + 2 * 4 + 5 + 32 * 4),
+        ({"kind": "lightning", "num_key_heads": 4, "key_head_dim": 5}, 8 * 80 + 160 + 20),
+    ],
+)
+def test_mixers_worked_by_hand(changes: dict[str, Any], params: int) -> None:
+    assert spec(hybrid=HYBRID | {"mixer": MIXER | changes}).params.mixer_per_layer == params
+
+
+def test_a_hybrid_is_the_sum_of_its_layers() -> None:
+    model = spec(hybrid=HYBRID, norms_per_layer=1)
+    parts = model.params
+    layers = (
+        parts.attention_per_layer + 2 * parts.mixer_per_layer + parts.dense_mlp_per_layer + 4 * parts.norms_per_layer
+    )
+    assert parts.total == parts.embedding + parts.head + parts.final_norm + layers
+    assert (parts.num_attention_layers, parts.num_mixer_layers, parts.num_dense_layers) == (1, 2, 1)
+    experts = spec(hybrid=HYBRID, norms_per_layer=1, moe=MOE).params
+    assert experts.total - parts.total == experts.expert_mlp(8) - parts.dense_mlp_per_layer
+
+
+def test_experts_on_a_latent_and_their_prediction_module() -> None:
+    """A layer with experts projects to the latent and back; the module has a layer of attention and one of experts."""
+    parts = spec(hybrid=HYBRID, norms_per_layer=1, moe=MOE | {"latent_size": 3}, num_mtp_layers=1).params
+    assert parts.per_expert == 3 * 3 * 5
+    assert parts.router_per_layer == 8 * 8 + 2 * 8 * 3
+    assert parts.mtp == parts.attention_per_layer + parts.expert_mlp(8) + 2 * 8 + 3 * 8 + 2 * 8 * 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_layers": 10_001}, "model.num_layers: 10001 is not usable; it has to be at most 10000"),
+        ({"moe": MOE | {"layer_step": 5}}, "model.moe.layer_step: 5 is not usable; at most the number of layers (4)"),
+        ({"hybrid": HYBRID | {"num_mixer_layers": 4}}, "model.hybrid.num_mixer_layers: 4 is not usable; attention and"),
+        ({"hybrid": HYBRID | {"num_mixer_layers": 1}}, "model.hybrid.num_mlp_layers: 1 is not usable; 2 to 4 are"),
+        ({"hybrid": HYBRID | {"num_mlp_layers": 5}}, "model.hybrid.num_mlp_layers: 5 is not usable; 1 to 4 are"),
+        (
+            {"hybrid": HYBRID, "sliding_window": 8, "num_sliding_layers": 2},
+            "model.num_sliding_layers: 2 is not usable; at most the number of layers with attention (1)",
+        ),
+        (
+            {"hybrid": HYBRID, "moe": MOE | {"num_dense_layers": 1}},
+            "model.moe.num_dense_layers: 1 is not usable; 0 is expected where some layers have no MLP",
+        ),
+    ],
+)
+def test_layers_that_contradict_each_other(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        spec(**changes)
+    assert str(caught.value).startswith(message)

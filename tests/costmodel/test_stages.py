@@ -96,6 +96,32 @@ def test_leading_dense_layers_follow_the_order_of_execution() -> None:
     assert [(stage.dense_layers, stage.moe_layers) for stage in plain] == [(3, 1), (0, 4), (0, 4), (0, 4)]
 
 
+def test_dense_layers_between_those_with_experts_are_counted_where_they_lie() -> None:
+    """Every other layer dense, over 2 devices: 3 and 3 layers have 2 and 1 dense ones; over 2 chunks the same."""
+    whole = stage_kinds(6, (0, 2, 4), 2, 1, Layout.EVEN)
+    assert whole is not None
+    assert [(stage.dense_layers, stage.moe_layers) for stage in whole] == [(2, 1), (1, 2)]
+    chunked = stage_kinds(8, (0, 2, 4, 6), 2, 2, Layout.EVEN)
+    assert chunked is not None
+    assert [(stage.dense_layers, stage.moe_layers) for stage in chunked] == [(2, 2), (2, 2)]
+
+
+@given(
+    num_layers=layers, leading=st.integers(0, 4), step=st.integers(1, 3), pp=degrees, vpp=chunk_counts, layout=layouts
+)
+def test_listed_dense_layers_are_all_somewhere(
+    num_layers: int, leading: int, step: int, pp: int, vpp: int, layout: Layout
+) -> None:
+    dense = tuple(layer for layer in range(num_layers) if layer < leading or layer % step)
+    stages = stage_kinds(num_layers, dense, pp, vpp, layout)
+    if stages is None:
+        return
+    assert sum(stage.dense_layers for stage in stages) == len(dense)
+    assert all(stage.moe_layers >= 0 for stage in stages)
+    if dense == tuple(range(len(dense))):
+        assert stages == stage_kinds(num_layers, len(dense), pp, vpp, layout)
+
+
 @given(num_layers=layers, dense=st.integers(0, 4), pp=degrees, vpp=chunk_counts, layout=layouts)
 def test_stages_hold_all_layers_of_both_kinds_and_one_of_each_end(
     num_layers: int, dense: int, pp: int, vpp: int, layout: Layout
