@@ -38,6 +38,8 @@ _STRUCTURE = (
     "hybrid", "index_", "kv_shared", "laurel", "layer_types", "layers_block", "linear_", "lora_rank", "mamba", "moe",
     "mtp", "nextn", "num_blocks", "per_layer", "recurrent", "router", "rwkv", "ssm", "state_size", "time_mix",
 )  # fmt: skip
+# What else has to be understood, lest widths or biases are taken for Llama's.
+_WIDTHS = ("bias", "ffn", "glu", "heads", "kv", "mlp", "query")
 _ENDINGS = ("forcausallm", "lmheadmodel", "forconditionalgeneration")
 
 
@@ -139,9 +141,8 @@ def _refuse_problems(keys: ConfigKeys) -> None:
     error = together(problems)
     if len(keys.missing) > 1:
         unknown = ", ".join(name for name in keys.unread if name not in _NAMES_IT) or "none"
-        raise InvalidInput(
-            error.field, error.value, f"{error.expected}; keys of the file that say nothing here: {unknown}"
-        )
+        schema = f"the file has another schema than this model_type's config.json; keys unknown there: {unknown}"
+        raise InvalidInput(error.field, error.value, f"{error.expected}; {schema}")
     raise error
 
 
@@ -153,7 +154,9 @@ def _plain_shape(config: Mapping[str, Any], model_type: str) -> tuple[ConfigKeys
     """
     keys = ConfigKeys(config)
     missing = [names[0] for names in _PLAIN_SIZES if all(config.get(name) is None for name in names)]
-    odd = sorted(str(key) for key in config if any(part in str(key).lower() for part in _STRUCTURE) and config[key])
+    odd = [name for name in sorted(map(str, config)) if _speaks_of(_STRUCTURE, name, config)]
+    fields = {} if missing or odd else llama(keys)
+    odd = odd or [name for name in keys.unread if fields and _speaks_of(_WIDTHS, name, config)]
     if missing or odd:
         hint = "; ".join(
             [
@@ -164,10 +167,14 @@ def _plain_shape(config: Mapping[str, Any], model_type: str) -> tuple[ConfigKeys
             ]
         )
         raise UnknownName("model_type", model_type, FAMILIES, hint)
-    fields = llama(keys)
     _refuse_problems(keys)
     keys.note(
         f"model_type {model_type} is not known: its sizes are read as Llama's (gated MLP, two norms a layer, biases "
         "only where the file says so)"
     )
     return keys, fields
+
+
+def _speaks_of(parts: tuple[str, ...], name: str, config: Mapping[str, Any]) -> bool:
+    """Whether a key that holds something has one of these in its name; keys that begin with _ are transformers' own."""
+    return not name.startswith("_") and bool(config.get(name)) and any(part in name.lower() for part in parts)

@@ -45,6 +45,7 @@ hunyuan_v1_dense llama ministral ministral3 mistral mllama_text_model nemotron o
 qwen2_5_vl_text qwen2_vl_text qwen3 qwen3_vl_text seed_oss smollm3 stablelm starcoder2"""
 FAMILIES: dict[str, dict[str, Any]] = dict.fromkeys(PLAIN.split(), BASE) | {
     "bloom": NO_FFN,
+    "chatglm": BASE,
     "dbrx": SMALL_MPT,
     "deepseek_v2": BASE | DEEPSEEK,
     "deepseek_v3": BASE | DEEPSEEK,
@@ -53,6 +54,7 @@ FAMILIES: dict[str, dict[str, Any]] = dict.fromkeys(PLAIN.split(), BASE) | {
     "glm4_moe": BASE | GLM_EXPERTS,
     "gpt2": GPT2,
     "gpt_bigcode": GPT2,
+    "gpt_neo": NO_FFN | {"max_position_embeddings": 128},
     "gpt_oss": BASE | EXPERTS,
     "gptj": GPT2,
     "grok-1": BASE | EXPERTS,
@@ -66,6 +68,7 @@ FAMILIES: dict[str, dict[str, Any]] = dict.fromkeys(PLAIN.split(), BASE) | {
     "nemotron_h": BASE | MAMBA | {"hybrid_override_pattern": "M-M*M-"},
     "olmoe": BASE | EXPERTS,
     "opt": NO_FFN | {"ffn_dim": 96, "max_position_embeddings": 128},
+    "qwen": BASE,
     "qwen2_moe": BASE | QWEN_EXPERTS,
     "qwen3_5_moe_text": NO_FFN | QWEN_EXPERTS | DELTA_NET,
     "qwen3_5_text": BASE | DELTA_NET,
@@ -158,6 +161,26 @@ def test_absent_keys_mean_what_the_class_makes_of_them(model_type: str, field: s
         ("deepseek_v3", {"num_nextn_predict_layers": 1}, "num_mtp_layers", 1),
         ("gpt2", {"n_inner": 99}, "ffn_hidden_size", 99),
         ("gpt2", {"n_inner": None}, "ffn_hidden_size", 256),
+        ("gpt_bigcode", {}, "num_kv_heads", 1),
+        ("gpt_bigcode", {"multi_query": False}, "num_kv_heads", 8),
+        ("gpt_neo", {"attention_layers": ["global", "local"] * 3}, "num_sliding_layers", 3),
+        ("falcon", {}, "num_kv_heads", 1),
+        ("falcon", {"multi_query": False}, "num_kv_heads", 8),
+        ("falcon", {"new_decoder_architecture": True, "num_kv_heads": 2}, "num_kv_heads", 2),
+        ("falcon", {"new_decoder_architecture": True, "n_head_kv": 2}, "norms_per_layer", 2),
+        ("falcon", {}, "norms_per_layer", 1),
+        ("mpt", {"attn_config": {"attn_type": "multiquery_attention"}}, "num_kv_heads", 1),
+        ("mpt", {"ffn_config": {"ffn_hidden_size": 99}, "no_bias": False}, "ffn_hidden_size", 99),
+        ("chatglm", {"multi_query_attention": True, "multi_query_group_num": 2}, "num_kv_heads", 2),
+        ("chatglm", {"kv_channels": 20}, "head_dim", 20),
+        ("qwen", {"intermediate_size": 96}, "ffn_hidden_size", 48),
+        ("gemma3_text", {"sliding_window_pattern": 3}, "num_sliding_layers", 4),
+        ("gemma3_text", {}, "num_sliding_layers", 5),
+        ("cohere", {"use_qk_norm": True}, "qk_norm", "full"),
+        ("opt", {"enable_bias": False}, "mlp_bias", False),
+        ("opt", {}, "extra_position_embeddings", 2),
+        ("llama4_text", {"intermediate_size_mlp": 200}, "ffn_hidden_size", 200),
+        ("nemotron_h", {"num_nextn_predict_layers": 1}, "num_mtp_layers", 1),
     ],
 )
 def test_keys_that_are_there(model_type: str, changes: dict[str, Any], field: str, value: object) -> None:
@@ -295,6 +318,12 @@ def test_an_unknown_architecture_says_what_is_missing_and_what_is_not_understood
     assert "missing keys: intermediate_size; keys not understood: compress_ratios, n_routed_experts;" in str(
         caught.value
     )
+
+
+@pytest.mark.parametrize("key", ["multi_query_groups", "qkv_bias_type", "ffn_glu", "n_experts"])
+def test_an_unknown_architecture_with_a_key_about_widths_is_not_taken_for_llama(key: str) -> None:
+    with pytest.raises(UnknownName, match=f"keys not understood: {key}"):
+        model_from_config(BASE | {"model_type": "acme", key: 2, "_commit_hash": "abc"}, name="m")
 
 
 @pytest.mark.parametrize("changes", [{"model_type": "aquila"}, {"architectures": ["BaiChuanForCausalLM"]}])

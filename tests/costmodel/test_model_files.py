@@ -163,7 +163,8 @@ def test_another_tool_s_schema_is_refused_with_its_keys() -> None:
     config = {"name": "x", "model_type": "llama", "num_layers": 32, "n_head": 32, "hidden_dim": 4096}
     config |= {"vocab_size": 32000, "max_seq_len": 4096, "num_key_value_heads": 32, "ffn_embed_dim": 16384}
     with pytest.raises(
-        InvalidInput, match=r"^hidden_size: None .* also intermediate_size: .*: ffn_embed_dim, hidden_dim$"
+        InvalidInput,
+        match=r"^hidden_size: None .* also intermediate_size: .*; keys unknown there: ffn_embed_dim, hidden_dim$",
     ):
         read(config)
 

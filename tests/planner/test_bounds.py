@@ -52,6 +52,8 @@ CASES: dict[str, Any] = {
     "experts-pcie": ("gpt-oss-20b", "l40s-8", 32, 64, 4096),
     "first-dense": ("deepseek-v2-lite", "dgx-a100-80gb", 48, 96, 4096),
     "first-dense-mtp": ("deepseek-v3", "h800-8x400g", 512, 3840, 4096),
+    "alternating": ("llama-4-maverick-17b-128e", "dgx-h100", 256, 1024, 8192),
+    "hybrid": ("nemotron-3-super-120b-a12b-fp8", "dgx-h100", 256, 1024, 8192),
     "first-dense-mtp-rack": ("deepseek-v3", "gb300-nvl72", 288, 1152, 4096),
     "single-boxes": ("llama-3.1-8b", "rtx4090-1", 24, 48, 2048),
 }

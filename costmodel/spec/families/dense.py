@@ -7,6 +7,7 @@ from collections.abc import Callable
 from costmodel.spec.config_keys import ConfigKeys
 from costmodel.spec.families.common import (
     ALL_BIASES,
+    HEADS,
     LAYERS,
     UNGATED,
     Fields,
@@ -168,9 +169,26 @@ def _mllama(keys: ConfigKeys) -> Fields:
     return decoder(keys)
 
 
+def _qwen(keys: ConfigKeys) -> Fields:
+    """The first Qwen: ``intermediate_size`` is of both halves of its gated MLP."""
+    keys.require("no_bias", True, "biases are on queries, keys and values only")
+    fields = decoder(keys, head_dim=keys.size_or_none("kv_channels"))
+    return fields | {"ffn_hidden_size": max(1, fields["ffn_hidden_size"] // 2), "qkv_bias": True}
+
+
+def _chatglm(keys: ConfigKeys) -> Fields:
+    heads = keys.size(*HEADS)
+    groups = keys.size("multi_query_group_num") if keys.flag("multi_query_attention") else heads
+    bias = keys.flag("add_bias_linear")
+    biases = {"qkv_bias": bias or keys.flag("add_qkv_bias"), "attention_out_bias": bias, "mlp_bias": bias}
+    fields = decoder(keys, head_dim=keys.size_or_none("kv_channels")) | biases
+    return fields | {"num_kv_heads": groups, "norm_bias": not keys.flag("rmsnorm", default=True)}
+
+
 FAMILIES: dict[str, Callable[[ConfigKeys], Fields]] = {
     "apertus": _apertus,
     "arcee": _arcee,
+    "chatglm": _chatglm,
     "cohere": _cohere,
     "cohere2": _cohere2,
     "ernie4_5": _ernie,
@@ -194,6 +212,7 @@ FAMILIES: dict[str, Callable[[ConfigKeys], Fields]] = {
     "olmo3": _olmo3,
     "phi": _phi,
     "phi3": _phi3,
+    "qwen": _qwen,
     "qwen2": _qwen2,
     "qwen2_5_vl_text": _qwen2,
     "qwen2_vl_text": _qwen2,

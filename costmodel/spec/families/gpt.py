@@ -143,11 +143,22 @@ def _opt(keys: ConfigKeys) -> Fields:
     return fields | required | positions | biases | {"norm_bias": True}
 
 
+def _gpt_neo(keys: ConfigKeys) -> Fields:
+    """Queries, keys and values have no biases; every other layer looks back ``window_size`` tokens."""
+    fields = _four_times_wide(keys, tied=True)
+    local = sum(kind == "local" for kind in keys.items("attention_layers") or [])
+    size = keys.size("window_size", default=256)
+    sliding = {"sliding_window": size, "num_sliding_layers": local} if local else {}
+    biases = {"attention_out_bias": True, "mlp_bias": True, "norm_bias": True, "learned_position_embeddings": True}
+    return fields | biases | sliding | {"max_position_embeddings": keys.size(*POSITIONS)}
+
+
 FAMILIES: dict[str, Callable[[ConfigKeys], Fields]] = {
     "bloom": _bloom,
     "falcon": _falcon,
     "gpt2": _gpt2,
     "gpt_bigcode": _gpt_bigcode,
+    "gpt_neo": _gpt_neo,
     "gpt_neox": _gpt_neox,
     "gptj": _gptj,
     "mpt": _mpt,

@@ -12,6 +12,7 @@ from typing import Any
 from costmodel.spec.base import MOST_LAYERS
 from costmodel.spec.config_keys import ConfigKeys
 from costmodel.spec.families.common import Fields
+from costmodel.spec.native.megatron_hybrid import hybrid_fields
 from costmodel.spec.native.reading import layer_pattern, plain_keys, raise_problems
 from costmodel.spec.native.tokenizers import vocabulary_of
 
@@ -77,7 +78,7 @@ def fields_of(data: Mapping[str, Any]) -> Fields:
     fields |= _biases_and_norms(keys) | _position_embeddings(keys)
     fields |= _latent(keys, heads) if keys.flag("multi_latent_attention") else {}
     fields |= {"moe": _experts(keys, layers, ffn)} if keys.has("num_experts") else {}
-    fields |= _hybrid(keys, layers, hidden)
+    fields |= hybrid_fields(keys, layers, hidden)
     raise_problems(keys)
     return fields | {"notes": keys.notes}
 
@@ -196,59 +197,3 @@ def _expert_layers(keys: ConfigKeys, layers: int) -> Fields:
         expected = "dense layers in front, then experts in every layer or in the last of each group are supported"
         keys.problem("moe_layer_freq", value, expected)
     return {"num_dense_layers": dense, "layer_step": step}
-
-
-def _hybrid(keys: ConfigKeys, layers: int, hidden: int) -> Fields:
-    variant = keys.text("linear_attention_type") or keys.text("experimental_attention_variant")
-    if variant is not None and variant != "gated_delta_net":
-        keys.problem("experimental_attention_variant", variant, "gated_delta_net is supported")
-    elif variant is not None:
-        return _delta_net(keys, layers)
-    pattern = keys.text("hybrid_override_pattern")
-    if pattern is None and (keys.flag("is_hybrid_model") or keys.raw("model_type") == "mamba"):
-        keys.problem("hybrid_override_pattern", None, "a hybrid's layers have to be listed, such as M-M*-")
-    if pattern is None:
-        return {}
-    if keys.has("linear_num_key_heads"):
-        keys.problem("hybrid_override_pattern", pattern, "with linear attention it is not said which layers have what")
-    count = {kind: pattern.count(kind) for kind in "M*-"}
-    if sum(count.values()) != len(pattern) or len(pattern) != layers or not all(count.values()):
-        expected = f"num_layers ({layers}) letters are expected: M for Mamba, * for attention, - for an MLP, each used"
-        keys.problem("hybrid_override_pattern", pattern, expected)
-        return {}
-    head_dim = keys.size("mamba_head_dim", default=64)
-    inner = keys.size("mamba_expand", default=2) * hidden
-    mixer = {
-        "kind": "mamba2",
-        "num_heads": keys.size_or_none("mamba_num_heads") or max(1, inner // head_dim),
-        "head_dim": head_dim,
-        "num_key_heads": keys.size("mamba_num_groups", default=8),
-        "key_head_dim": keys.size("mamba_state_dim", default=128),
-        "conv_kernel": 4,
-        "conv_bias": True,
-    }
-    counts = {"num_attention_layers": count["*"], "num_mixer_layers": count["M"], "num_mlp_layers": count["-"]}
-    return {"norms_per_layer": 1, "hybrid": counts | {"mixer": mixer}}
-
-
-def _delta_net(keys: ConfigKeys, layers: int) -> Fields:
-    """``linear_attention_freq``: every how many layers one has full attention, or a list with 1 for a delta net."""
-    frequency = keys.raw("linear_attention_freq")
-    keys.has("linear_attention_freq")
-    pattern = layer_pattern(frequency)
-    if pattern is None and isinstance(frequency, int) and frequency > 1:
-        pattern = [int((layer + 1) % frequency != 0) for layer in range(layers)]
-    if pattern is None or len(pattern) != layers or not 0 < sum(pattern) < layers:
-        expected = "a number of layers, or a list such as ([1]*3+[0])*12 over all of them, is expected"
-        keys.problem("linear_attention_freq", frequency, expected)
-        return {}
-    mixer = {
-        "kind": "gated_delta_net",
-        "num_heads": keys.size("linear_num_value_heads"),
-        "head_dim": keys.size("linear_value_head_dim"),
-        "num_key_heads": keys.size("linear_num_key_heads"),
-        "key_head_dim": keys.size("linear_key_head_dim"),
-        "conv_kernel": keys.size("linear_conv_kernel_dim", default=4),
-    }
-    counts = {"num_attention_layers": layers - sum(pattern), "num_mixer_layers": sum(pattern), "num_mlp_layers": layers}
-    return {"hybrid": counts | {"mixer": mixer}}
