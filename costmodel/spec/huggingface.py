@@ -28,15 +28,16 @@ _KEY_OF_FIELD = {
     "moe.num_groups": "n_group",
     "moe.max_groups_per_token": "topk_group",
 }
-_TEXT_PARTS = ("text_config", "language_config", "llm_config")
+_TEXT_PARTS = ("thinker_config", "text_config", "language_config", "llm_config")
 _OTHER_PARTS = ("vision_config", "audio_config", "speech_config", "visual")
 _NAMES_IT = ("model_type", "architectures", "architecture", "_name_or_path", "name")
 _PLAIN_SIZES = (LAYERS, HIDDEN, HEADS, FFN, VOCAB)
 # What keys speak of that make a model something else than Llama, whatever else they say.
 _STRUCTURE = (
-    "altup", "attn_type", "block_config", "compress", "conv", "cross_attention", "engram", "expert", "hash", "hc_",
-    "hybrid", "index_", "kv_shared", "laurel", "layer_types", "layers_block", "linear_", "lora_rank", "mamba", "moe",
-    "mtp", "nextn", "num_blocks", "per_layer", "recurrent", "router", "rwkv", "ssm", "state_size", "time_mix",
+    "altup", "attn_type", "block_config", "compress", "conv", "cross_attention", "encoder", "engram", "expert", "hash",
+    "hc_", "hybrid", "index_", "kv_shared", "laurel", "layer_types", "layers_block", "linear_", "lora_rank", "mamba",
+    "moe", "mtp", "nextn", "num_blocks", "patch_size", "per_layer", "pos_att_type", "recurrent", "router", "rwkv", "ssm",
+    "state_size", "time_mix", "type_vocab",
 )  # fmt: skip
 # What else has to be understood, lest widths or biases are taken for Llama's.
 _WIDTHS = ("bias", "ffn", "glu", "heads", "kv", "mlp", "query")
@@ -55,8 +56,7 @@ def model_from_config(config: Mapping[str, Any], name: str) -> ModelSpec:
     _refuse_what_differs_by_layer(text)
     model_type = _model_type(text)
     if model_type in FAMILIES:
-        nested = any(isinstance(config.get(part), Mapping) for part in _TEXT_PARTS)
-        keys = ConfigKeys(text, class_defaults(model_type) if nested else None)
+        keys = ConfigKeys(text, class_defaults(model_type) if _nested(config) else None)
         fields = FAMILIES[model_type](keys)
         _refuse_problems(keys)
     else:
@@ -72,14 +72,19 @@ def _language_model(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[
     """The part of the file that describes the language model, and notes about the rest."""
     others = [part for part in _OTHER_PARTS if isinstance(config.get(part), Mapping)]
     notes = [f"{', '.join(others)}: only the text model is planned, the rest isn't costed"] if others else []
-    nested = next((part for part in _TEXT_PARTS if isinstance(config.get(part), Mapping)), None)
+    nested = _nested(config)
     if nested is None:
         return config, notes
     text = dict(config[nested])
     for key in ("tie_word_embeddings", "model_type"):
         if text.get(key) is None and config.get(key) is not None:
             text[key] = config[key]
-    return text, notes
+    deeper, more = _language_model(text)  # an omni model's thinker has a text model of its own
+    return deeper, [*notes, *more]
+
+
+def _nested(config: Mapping[str, Any]) -> str | None:
+    return next((part for part in _TEXT_PARTS if isinstance(config.get(part), Mapping)), None)
 
 
 def _from_tensorrt_llm(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from costmodel.errors import InvalidInput, UnknownName
 from costmodel.spec.huggingface import known_model_types, model_from_config
 from costmodel.spec.model import ModelSpec
 
+COUNTED = json.loads((Path(__file__).parent / "family_counts.json").read_text("utf-8"))["configs"]
 BASE: dict[str, Any] = {
     "hidden_size": 64,
     "intermediate_size": 96,
@@ -340,6 +343,14 @@ def test_without_a_model_type_it_is_asked_for(changes: dict[str, Any]) -> None:
         model_from_config(BASE | changes, name="m")
 
 
+@pytest.mark.parametrize(
+    "changes", [{"type_vocab_size": 2}, {"is_encoder_decoder": True}, {"encoder_layers": 6}, {"patch_size": 16}]
+)
+def test_encoders_are_not_taken_for_decoders(changes: dict[str, Any]) -> None:
+    with pytest.raises(UnknownName, match=f"keys not understood: {next(iter(changes))}"):
+        model_from_config(BASE | {"model_type": "acme"} | changes, name="m")
+
+
 def test_a_placeholder_for_the_model_type_is_named() -> None:
     with pytest.raises(InvalidInput, match=r"^model_type: '\$\{MODEL\}' is not usable; it is a placeholder"):
         model_from_config(BASE | {"model_type": "${MODEL}"}, name="m")
@@ -379,3 +390,10 @@ def test_blanks_around_an_optional_key_are_wrong_too() -> None:
     assert refusal("llama", **{"num_key_value_heads ": 2}).startswith(
         "num_key_value_heads : 2 is not usable; the key's"
     )
+
+
+@pytest.mark.parametrize("row", COUNTED, ids=lambda row: f"{row['model_type']}-{row['params']}")
+def test_small_models_have_as_many_parameters_as_their_classes_make(row: dict[str, Any]) -> None:
+    """Independent of published sizes: what transformers' own classes hold for small configs with many options."""
+    spec = model_from_config(row["config"] | {"model_type": row["model_type"]}, name="m")
+    assert spec.params.total == row["params"]

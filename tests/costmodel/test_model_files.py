@@ -84,6 +84,13 @@ def test_tied_embeddings_may_be_said_outside(outer: bool, inner: bool | None, ti
     assert read(config).tie_word_embeddings is tied
 
 
+def test_a_text_model_may_lie_two_levels_deep() -> None:
+    text = LLAMA | {"num_key_value_heads": 2}
+    spec = read({"model_type": "omni", "thinker_config": {"text_config": text, "audio_config": {"d_model": 8}}})
+    assert (spec.num_layers, spec.num_kv_heads) == (6, 2)
+    assert spec.notes[0].startswith("audio_config: only the text model is planned")
+
+
 def test_numbers_of_a_vision_tower_are_not_picked() -> None:
     text = {"model_type": "mllama_text_model", "num_hidden_layers": 10, "cross_attention_layers": [3, 8]}
     spec = read({"model_type": "mllama", "text_config": text, "vision_config": VISION | {"attention_heads": 3}})

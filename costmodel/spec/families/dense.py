@@ -32,7 +32,9 @@ def _mistral(keys: ConfigKeys) -> Fields:
 
 
 def _ministral(keys: ConfigKeys) -> Fields:
-    return decoder(keys) | window(keys, keys.size_or_none("sliding_window"), keys.size(*LAYERS))
+    # 128 is Ministral3Config's default, whatever hidden_size is.
+    fields = decoder(keys, head_dim=128)
+    return fields | window(keys, keys.size_or_none("sliding_window"), keys.size(*LAYERS))
 
 
 def qwen_window(keys: ConfigKeys) -> Fields:

@@ -86,7 +86,7 @@ def _falcon(keys: ConfigKeys) -> Fields:
     else:
         kv_heads = 1 if keys.flag("multi_query", default=True) else None
     together = keys.flag("parallel_attn", default=True)
-    norms = keys.size("num_ln_in_parallel_attn", default=2 if grouped else 1) if together else 2
+    norms = (keys.size_or_none("num_ln_in_parallel_attn") or (2 if grouped else 1)) if together else 2
     bias = keys.flag("bias")
     biases = {"qkv_bias": bias, "attention_out_bias": bias, "mlp_bias": bias, "norm_bias": True}
     return _four_times_wide(keys, tied=True, kv_heads=kv_heads) | biases | {"norms_per_layer": norms}
@@ -128,7 +128,8 @@ def _mpt(keys: ConfigKeys) -> Fields:
 def _gpt_neox(keys: ConfigKeys) -> Fields:
     bias = keys.flag("attention_bias", default=True)
     fields = decoder(keys) | ALL_BIASES | UNGATED
-    return fields | {"qkv_bias": bias, "attention_out_bias": bias}
+    # Every head has keys and values of its own, whatever the file says.
+    return fields | {"num_kv_heads": fields["num_heads"], "qkv_bias": bias, "attention_out_bias": bias}
 
 
 def _opt(keys: ConfigKeys) -> Fields:

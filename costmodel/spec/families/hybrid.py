@@ -24,7 +24,7 @@ from costmodel.spec.families.common import (
 from costmodel.spec.families.experts import qwen_experts
 
 _NEMOTRON_KINDS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
-_NEMOTRON_NAMES = {"full_attention": "attention", "mamba2": "mamba"}
+_NEMOTRON_NAMES = {"full_attention": "attention", "linear_attention": "mamba", "mamba2": "mamba"}
 
 
 def mixer_everywhere_else(keys: ConfigKeys, mixer: Fields, attention_layers: int) -> Fields:
