@@ -36,8 +36,8 @@ _PLAIN_SIZES = (LAYERS, HIDDEN, HEADS, FFN, VOCAB)
 _STRUCTURE = (
     "altup", "attn_type", "block_config", "compress", "conv", "cross_attention", "encoder", "engram", "expert", "hash",
     "hc_", "hybrid", "index_", "kv_shared", "laurel", "layer_types", "layers_block", "linear_", "lora_rank", "mamba",
-    "moe", "mtp", "nextn", "num_blocks", "patch_size", "per_layer", "pos_att_type", "recurrent", "router", "rwkv", "ssm",
-    "state_size", "time_mix", "type_vocab",
+    "moe", "mtp", "nextn", "num_blocks", "patch_size", "per_layer", "pos_att_type", "recurrent", "router", "rwkv",
+    "ssm", "state_size", "time_mix", "type_vocab",
 )  # fmt: skip
 # What else has to be understood, lest widths or biases are taken for Llama's.
 _WIDTHS = ("bias", "ffn", "glu", "heads", "kv", "mlp", "query")

@@ -47,12 +47,15 @@ PLAIN = """apertus arcee cohere cohere2 ernie4_5 exaone4 gemma gemma2 gemma3_tex
 hunyuan_v1_dense llama ministral ministral3 mistral mllama_text_model nemotron olmo olmo2 olmo3 phi phi3 qwen2
 qwen2_5_vl_text qwen2_vl_text qwen3 qwen3_vl_text seed_oss smollm3 stablelm starcoder2"""
 FAMILIES: dict[str, dict[str, Any]] = dict.fromkeys(PLAIN.split(), BASE) | {
+    "bamba": BASE | {"mamba_n_heads": 8, "attn_layer_indices": [2, 5]},
     "bloom": NO_FFN,
     "chatglm": BASE,
     "dbrx": SMALL_MPT,
     "deepseek_v2": BASE | DEEPSEEK,
     "deepseek_v3": BASE | DEEPSEEK,
     "deepseek_v32": BASE | DEEPSEEK,
+    "dots1": BASE | GLM_EXPERTS,
+    "ernie4_5_moe": BASE | {"moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 32},
     "falcon": NO_FFN,
     "glm4_moe": BASE | GLM_EXPERTS,
     "gpt2": GPT2,
@@ -60,6 +63,7 @@ FAMILIES: dict[str, dict[str, Any]] = dict.fromkeys(PLAIN.split(), BASE) | {
     "gpt_neo": NO_FFN | {"max_position_embeddings": 128},
     "gpt_oss": BASE | EXPERTS,
     "gptj": GPT2,
+    "granitemoe": BASE | EXPERTS,
     "grok-1": BASE | EXPERTS,
     "kimi_k2": BASE | DEEPSEEK,
     "llama4_text": BASE | EXPERTS,
@@ -71,6 +75,7 @@ FAMILIES: dict[str, dict[str, Any]] = dict.fromkeys(PLAIN.split(), BASE) | {
     "nemotron_h": BASE | MAMBA | {"hybrid_override_pattern": "M-M*M-"},
     "olmoe": BASE | EXPERTS,
     "opt": NO_FFN | {"ffn_dim": 96, "max_position_embeddings": 128},
+    "phimoe": BASE | EXPERTS,
     "qwen": BASE,
     "qwen2_moe": BASE | QWEN_EXPERTS,
     "qwen3_5_moe_text": NO_FFN | QWEN_EXPERTS | DELTA_NET,
@@ -80,8 +85,9 @@ FAMILIES: dict[str, dict[str, Any]] = dict.fromkeys(PLAIN.split(), BASE) | {
     "qwen3_vl_moe_text": BASE | QWEN_EXPERTS,
 }
 # Keys of FAMILIES that are no required size.
-NOT_REQUIRED = {"n_shared_experts", "attn_type_list", "hybrid_override_pattern"}
-ALSO_LISTED = {"nemotron_h": {"num_hidden_layers"}}  # its pattern has the number of layers too
+NOT_REQUIRED = {"n_shared_experts", "attn_type_list", "hybrid_override_pattern", "attn_layer_indices"}
+# Sizes that have a default, or that the file gives in another way too.
+ALSO_LISTED = {"bamba": {"mamba_n_heads"}, "ernie4_5_moe": {"moe_k"}, "nemotron_h": {"num_hidden_layers"}}
 
 
 def config(model_type: str, **changes: Any) -> dict[str, Any]:

@@ -164,15 +164,64 @@ def _olmoe(keys: ConfigKeys) -> Fields:
     return _as_wide_as_the_mlp(keys, decoder(keys) | attention_bias(keys)) | {"qk_norm": "full"}
 
 
+def _granite_moe(keys: ConfigKeys) -> Fields:
+    return _as_wide_as_the_mlp(keys, decoder(keys) | attention_bias(keys))
+
+
+def _phimoe(keys: ConfigKeys) -> Fields:
+    sliding = window(keys, keys.size_or_none("sliding_window"), keys.size(*LAYERS))
+    fields = decoder(keys) | attention_bias(keys) | sliding | {"norm_bias": True}
+    return _as_wide_as_the_mlp(keys, fields) | {"head_bias": keys.flag("lm_head_bias")}
+
+
+def _dots1(keys: ConfigKeys) -> Fields:
+    expert = keys.size("moe_intermediate_size")
+    moe = {
+        "num_experts": keys.size("n_routed_experts"),
+        "top_k": keys.size(*TOP_K),
+        "expert_ffn_hidden_size": expert,
+        "shared_expert_ffn_hidden_size": keys.count("n_shared_experts") * expert,
+        "num_dense_layers": keys.count("first_k_dense_replace"),
+        "score_correction_bias": True,
+        "num_groups": keys.size_or_none("n_group"),
+        "max_groups_per_token": keys.size_or_none("topk_group"),
+    }
+    return decoder(keys) | attention_bias(keys) | {"qk_norm": "head", "moe": moe}
+
+
+def _ernie_moe(keys: ConfigKeys) -> Fields:
+    """Experts from ``moe_layer_start_index`` on, in every layer up to the last."""
+    keys.require("moe_layer_interval", 1, "every layer from the first one with experts has them")
+    layers, last = keys.size(*LAYERS), keys.raw("moe_layer_end_index")
+    if keys.has("moe_layer_end_index") and last not in (-1, layers - 1):
+        keys.problem("moe_layer_end_index", last, f"-1 or the last layer ({layers - 1}) is supported")
+    expert = keys.size("moe_intermediate_size")
+    bias = keys.flag("use_bias")
+    moe = {
+        "num_experts": keys.size("moe_num_experts", "num_experts"),
+        "top_k": keys.size("moe_k", "num_experts_per_tok", default=6),
+        "expert_ffn_hidden_size": expert,
+        "shared_expert_ffn_hidden_size": keys.count("moe_num_shared_experts", default=2) * expert,
+        "num_dense_layers": keys.count("moe_layer_start_index", default=1),
+        "score_correction_bias": True,
+    }
+    biases = dict.fromkeys(("qkv_bias", "attention_out_bias", "mlp_bias", "head_bias"), bias)
+    return decoder(keys, tied=True) | biases | {"moe": moe}
+
+
 FAMILIES: dict[str, Callable[[ConfigKeys], Fields]] = {
     "dbrx": _dbrx,
+    "dots1": _dots1,
+    "ernie4_5_moe": _ernie_moe,
     "glm4_moe": _glm4_moe,
     "gpt_oss": _gpt_oss,
+    "granitemoe": _granite_moe,
     "grok-1": _grok,
     "llama4_text": _llama4,
     "minimax_m2": _minimax_m2,
     "mixtral": _mixtral,
     "olmoe": _olmoe,
+    "phimoe": _phimoe,
     "qwen2_moe": _qwen2_moe,
     "qwen3_moe": _qwen3_moe,
     "qwen3_vl_moe_text": _qwen3_moe,

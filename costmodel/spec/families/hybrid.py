@@ -174,6 +174,32 @@ def _nemotron_h(keys: ConfigKeys) -> Fields:
     return fields | {"hybrid": counts | {"mixer": _mamba2(keys)}}
 
 
+def _bamba(keys: ConfigKeys) -> Fields:
+    """Attention in the layers of ``attn_layer_indices``, Mamba-2 in the others, an MLP in all."""
+    fields = decoder(keys) | attention_bias(keys) | {"mlp_bias": keys.flag("mlp_bias")}
+    listed = keys.items("attn_layer_indices") or []
+    heads = keys.size("mamba_n_heads", default=128)
+    head_dim = keys.raw("mamba_d_head")
+    inner = keys.size("mamba_expand", default=2) * fields["hidden_size"]
+    if not keys.sound(*LAYERS):
+        return fields
+    indices = {layer for layer in listed if isinstance(layer, int) and 0 <= layer < fields["num_layers"]}
+    if len(indices) != len(listed) or not 0 < len(indices) < fields["num_layers"]:
+        keys.problem("attn_layer_indices", listed, "some of the layers are expected, each once, counted from 0")
+        return fields
+    mixer = {
+        "kind": "mamba2",
+        "num_heads": heads,
+        "head_dim": max(1, inner // heads) if head_dim in (None, "auto") else keys.size("mamba_d_head"),
+        "num_key_heads": keys.size("mamba_n_groups", default=1),
+        "key_head_dim": keys.size("mamba_d_state", default=256),
+        "conv_kernel": keys.size("mamba_d_conv", default=4),
+        "conv_bias": keys.flag("mamba_conv_bias", default=True),
+        "projection_bias": keys.flag("mamba_proj_bias"),
+    }
+    return fields | mixer_everywhere_else(keys, mixer, len(indices))
+
+
 def _mamba2(keys: ConfigKeys) -> Fields:
     return {
         "kind": "mamba2",
@@ -201,6 +227,7 @@ def _nemotron_experts(keys: ConfigKeys) -> Fields:
 
 
 FAMILIES: dict[str, Callable[[ConfigKeys], Fields]] = {
+    "bamba": _bamba,
     "minimax": _minimax,
     "minimax_text_01": _minimax,
     "nemotron_h": _nemotron_h,
