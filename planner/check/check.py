@@ -23,7 +23,7 @@ from planner.check.memory import AT_RISK_SHARE, stage_verdicts, worst
 from planner.check.nearest import NearestSearch
 from planner.check.plan_file import read_plan
 from planner.check.price import Pricing, price, recomputes_like_no_other
-from planner.check.question import CheckQuestion, scenario_question
+from planner.check.question import CheckQuestion, scenario_question, with_catalog_names
 from planner.question import Question
 from planner.search.answer import infeasibility
 from planner.search.request import SearchRequest
@@ -53,7 +53,7 @@ def check(asked: CheckQuestion) -> Checked:
     """
     started = time.monotonic()
     data, taken = read_plan(asked.plan)
-    draft = read_draft(data)
+    draft = with_catalog_names(read_draft(data))
     question, origins = scenario_question(asked, draft)
     request = _request_of(question, asked)
     scenario = request.scenario

@@ -129,7 +129,7 @@ def _settle_schedule(plan: Settling) -> None:
 
 
 def _settle_workload(plan: Settling, scenario: Scenario, origins: Mapping[str, str]) -> None:
-    """What repeats the scenario. Names are compared without case, as flags are."""
+    """What repeats the scenario."""
     work, framework = scenario.workload, scenario.framework
     for name, given in (
         ("global_batch_size", work.global_batch_size),
@@ -138,15 +138,14 @@ def _settle_workload(plan: Settling, scenario: Scenario, origins: Mapping[str, s
         ("optimizer", work.optimizer.name),
         ("framework", framework.name),
     ):
-        own = _from_scenario(plan, name, given, origins)
-        if isinstance(own, str) and own.strip().lower() == given:
-            plan.values[name] = given
+        _from_scenario(plan, name, given, origins)
     _from_scenario(plan, "framework_version", framework.version, origins)
     # Under which version a plan is judged is the scenario's business, not a contradiction.
     plan.values["framework_version"] = framework.version
 
 
-def _from_scenario(plan: Settling, name: str, given: object, origins: Mapping[str, str]) -> object:
+def _from_scenario(plan: Settling, name: str, given: object, origins: Mapping[str, str]) -> None:
     if name in origins:
-        return plan.assume(name, given, origins[name])
-    return plan.follow(name, given, "the flags")
+        plan.assume(name, given, origins[name])
+    else:
+        plan.follow(name, given, "the flags")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from costmodel.errors import Missing
+from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
+from costmodel.errors import Missing, UnknownName
+from costmodel.spec.framework import FrameworkSpec
 from costmodel.spec.plan_draft import PlanDraft
+from costmodel.spec.workload import OptimizerRecipe, PrecisionRecipe
 from planner.question import Question
 
-_RECIPES = ("precision", "optimizer", "framework")
+_LOADERS: dict[str, Callable[[str], PrecisionRecipe | OptimizerRecipe | FrameworkSpec]] = {
+    "precision": load_precision,
+    "optimizer": load_optimizer,
+    "framework": load_framework,
+}
+_RECIPES = tuple(_LOADERS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +52,19 @@ class CheckQuestion:
     best: bool = True
 
 
+def with_catalog_names(draft: PlanDraft) -> PlanDraft:
+    """The draft with its framework and recipes under the names of the catalog; unknown names stay as they are."""
+    names = {field: getattr(draft, field) for field in _RECIPES}
+    return draft.model_copy(update={field: _catalog_name(field, name) for field, name in names.items() if name})
+
+
+def _catalog_name(field: str, name: str) -> str:
+    try:
+        return _LOADERS[field](name.strip()).name
+    except UnknownName:
+        return name
+
+
 def scenario_question(asked: CheckQuestion, draft: PlanDraft) -> tuple[Question, dict[str, str]]:
     """The question to the search that has the same scenario: flags first, then what the plan says.
 
@@ -74,7 +95,7 @@ def scenario_question(asked: CheckQuestion, draft: PlanDraft) -> tuple[Question,
         for name in _RECIPES
     }
     version = asked.framework_version
-    if version is None and draft.framework in (None, recipes["framework"]):
+    if version is None and draft.framework in (None, _catalog_name("framework", recipes["framework"])):
         version = draft.framework_version
         if version is None:
             origins["framework_version"] = "the current one"

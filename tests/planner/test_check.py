@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from costmodel.catalog.cluster_catalog import load_cluster
+from costmodel.catalog.framework_catalog import framework_names
 from costmodel.catalog.model_catalog import load_model
 from costmodel.errors import InvalidInput, Missing
 from costmodel.facts import Facts
@@ -60,6 +61,29 @@ def test_plans_of_suggest_fit_and_cost_the_same(tmp_path: Path, case: str) -> No
         assert (found["derived"], found["violations"], found["nearest"]) == ([], [], None)
         assert found["plan"] == entry["plan"]
         assert same(found["prediction"], entry["prediction"])
+
+
+@pytest.mark.parametrize("framework", framework_names())
+def test_plans_of_every_framework_come_back_as_they_went(tmp_path: Path, framework: str) -> None:
+    for entry in suggest(Question(top=3, framework=framework, **SCENARIO)).answer["plans"]:
+        found = checked(tmp_path, entry["plan"])
+        assert found["status"] in ("fits", "at_risk"), found["violations"]
+        assert (found["derived"], found["violations"]) == ([], [])
+        assert found["plan"] == entry["plan"]
+        assert same(found["prediction"], entry["prediction"])
+
+
+def test_names_are_those_of_the_catalog_however_they_are_written(tmp_path: Path) -> None:
+    plan = {"tp": 2, "framework": "Megatron-LM", "framework_version": "0.15", "precision": "BF16", "optimizer": "AdamW"}
+    found = checked(tmp_path, plan, framework="megatron")
+    assert found["violations"] == []
+    written = {name: found["plan"][name] for name in ("framework", "framework_version", "precision", "optimizer")}
+    assert written == {
+        "framework": "megatron-core",
+        "framework_version": "0.15",
+        "precision": "bf16",
+        "optimizer": "adamw",
+    }
 
 
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "deepseek-v2-lite"])
@@ -217,7 +241,6 @@ def test_recomputing_some_layers_lies_between_none_and_all(tmp_path: Path) -> No
     ("given", "because"),
     [
         ({"offload": "optimizer"}, "offload optimizer"),
-        ({"sequence_parallel": False}, "tp 2 without sequence_parallel"),
         ({"recompute_modules": ["core_attn"]}, "selective recompute of core_attn"),
         ({"recompute": "selective", "recomputed_layers_per_stage": [4, 0, 0, 0]}, "selective recompute beside"),
     ],
@@ -235,6 +258,15 @@ def test_what_has_no_price_says_so(tmp_path: Path, given: dict[str, Any], becaus
     assert between["status"] == "unknown"
     beyond = checked(tmp_path, {"tp": 2, "pp": 4, **given}, min_free_gib=(CAPACITY - 0.99 * low) / 2**30)
     assert beyond["status"] == "too_big"
+
+
+def test_sequences_that_stay_whole_need_more(tmp_path: Path) -> None:
+    cut, whole = (checked(tmp_path, {"tp": 4, "sequence_parallel": flag}) for flag in (True, False))
+    assert whole["violations"] == []
+    assert whole["priced"]
+    for more, less in zip(whole["memory"]["stages"], cut["memory"]["stages"], strict=True):
+        assert more["terms"]["activations"] > less["terms"]["activations"]
+        assert more["terms"]["parameters"] == less["terms"]["parameters"]
 
 
 @pytest.mark.parametrize(("share", "status"), [(0.9, "too_big"), (1.01, "at_risk"), (1.04, "at_risk"), (1.07, "fits")])
@@ -279,7 +311,7 @@ def test_a_name_that_no_catalog_has_is_told_where_it_stands(tmp_path: Path) -> N
         ({}, {"framework_version": "1"}, "framework-version: '1' is not usable; known are 0.9, 0.10"),
         ({"precision": "bf61"}, {}, "plan.precision: 'bf61' is not usable; did you mean"),
         ({}, {"precision": "bf61"}, "precision: 'bf61' is not usable; did you mean"),
-        ({"framework": "megatron"}, {}, "plan.framework: 'megatron' is not usable; did you mean megatron-core"),
+        ({"framework": "torchtitam"}, {}, "plan.framework: 'torchtitam' is not usable; did you mean torchtitan"),
     ):
         with pytest.raises(InvalidInput) as caught:
             checked(tmp_path, plan, **flags)

@@ -11,6 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from costmodel.catalog.framework_catalog import framework_names
 from costmodel.errors import InvalidInput
 from costmodel.plan_rows import encode, layout_of
 from costmodel.rules import broken, rules_for
@@ -251,10 +252,18 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
 @settings(
     max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(plan=plans(), model=st.sampled_from(["llama-3.1-8b", "deepseek-v2-lite"]), devices=st.sampled_from([None, 16]))
-def test_no_plan_is_too_odd(tmp_path: Path, plan: dict[str, Any], model: str, devices: int | None) -> None:
+@given(
+    plan=plans(),
+    model=st.sampled_from(["llama-3.1-8b", "deepseek-v2-lite"]),
+    devices=st.sampled_from([None, 16]),
+    framework=st.sampled_from(framework_names()),
+)
+def test_no_plan_is_too_odd(
+    tmp_path: Path, plan: dict[str, Any], model: str, devices: int | None, framework: str
+) -> None:
+    how = {"model": model, "devices": devices, "framework": framework}
     try:
-        found = checked(tmp_path, json.dumps(plan), model=model, devices=devices, max_seconds=5.0)
+        found = checked(tmp_path, json.dumps(plan), max_seconds=5.0, **how)
     except InvalidInput as error:
         found = {"told": str(error)}
     json.dumps(found, allow_nan=False)
