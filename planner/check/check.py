@@ -163,12 +163,14 @@ class _Check:
         if found is None:
             return None
         changes, follows = changes_between(self.reference, self.plan, found.plan, self.scenario)
+        pricing = price(self.scenario, found.plan)
         return {
             "plan": found.plan.model_dump(mode="json"),
+            "status": worst(stage_verdicts(pricing, self.scenario.usable_bytes)),
             "distance": {"axes": found.axes, "doublings": found.doublings},
             "changes": changes,
             "follows": follows,
-            "prediction": price(self.scenario, found.plan).prediction,
+            "prediction": pricing.prediction,
             "proven": complete_,
         }
 

@@ -147,7 +147,8 @@ def _nearest(answer: Json) -> Iterator[tuple[str, str]]:
         yield "nearest", told or "none was found in what was searched"
         return
     yield "nearest", _changes(nearest)
-    yield "", f"then {_prediction(nearest['prediction'])}, {_gib(nearest)}"
+    risk = " (at risk)" if nearest["status"] == "at_risk" else ""
+    yield "", f"then {_prediction(nearest['prediction'])}, {_gib(nearest)}{risk}"
 
 
 def _gib(entry: Json) -> str:
@@ -179,7 +180,9 @@ def _best(answer: Json) -> str:
             f"{gain:.1%} {what[best['objective']]}" if gain > 0 else "no gain: the plan is as good as any searched"
         )
         rank, listed = best["rank"], best["listed"]
-        parts.append(f"this plan ranks {rank}" if rank else f"this plan ranks beyond the first {listed}")
+        parts.append(
+            f"this plan ranks {rank} among different plans" if rank else f"this plan ranks beyond the first {listed}"
+        )
         if best["intervals_overlap"]:
             parts.append("though the intervals overlap")
     return f"{_changes(best)}; then {', '.join(parts)}"

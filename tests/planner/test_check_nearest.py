@@ -140,6 +140,8 @@ def test_no_plan_is_nearer(
     assert check_plan(plan, scenario) == ()
     assert nearest["prediction"]["memory"]["peak_bytes"] <= usable
     assert nearest["proven"]
+    near_full = nearest["prediction"]["memory"]["peak_bytes"] > found["memory"]["at_risk_above_bytes"]
+    assert nearest["status"] == ("at_risk" if near_full else "fits")
     fitting = [
         (*far(found["plan"], other.model_dump(mode="json")), float(step))
         for other, peak, step in zip(plans, peaks, steps, strict=True)
