@@ -165,7 +165,10 @@ ILLEGAL: list[tuple[dict[str, Any], dict[str, Any], set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("plan", "how", "wanted"), ILLEGAL, ids=str)
+ILLEGAL_IDS = [f"{plan} {how}" for plan, how, _ in ILLEGAL]
+
+
+@pytest.mark.parametrize(("plan", "how", "wanted"), ILLEGAL, ids=ILLEGAL_IDS)
 def test_what_is_wrong_with_a_plan_is_an_answer(
     tmp_path: Path, plan: dict[str, Any], how: dict[str, Any], wanted: set[str]
 ) -> None:
@@ -183,7 +186,7 @@ def test_what_is_wrong_with_a_plan_is_an_answer(
         assert violation["source"] == known.get(violation["rule"], violation["source"])
 
 
-@pytest.mark.parametrize(("plan", "how", "broken_rules"), ILLEGAL, ids=str)
+@pytest.mark.parametrize(("plan", "how", "broken_rules"), ILLEGAL, ids=ILLEGAL_IDS)
 def test_checker_and_rules_agree_where_both_speak(
     tmp_path: Path, plan: dict[str, Any], how: dict[str, Any], broken_rules: set[str]
 ) -> None:
