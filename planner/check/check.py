@@ -51,8 +51,16 @@ def check(asked: CheckQuestion) -> Checked:
     Raises:
         InvalidInput: the file or a flag is unusable. An illegal plan, or one that does not fit, is an answer.
     """
+    return check_fields(asked, *read_plan(asked.plan))
+
+
+def check_fields(asked: CheckQuestion, data: dict[str, Any], taken: str | None = None) -> Checked:
+    """Judge the plan whose fields ``data`` holds, whatever ``asked.plan`` says.
+
+    Args:
+        taken: which part of the document it is, to be told.
+    """
     started = time.monotonic()
-    data, taken = read_plan(asked.plan)
     draft = with_catalog_names(read_draft(data))
     question, origins = scenario_question(asked, draft)
     request = _request_of(question, asked)

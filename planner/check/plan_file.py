@@ -21,7 +21,15 @@ def read_plan(path: str) -> tuple[dict[str, Any], str | None]:
         UnreadableFile: no such file, or neither JSON nor YAML.
         InvalidInput: it holds no plan.
     """
-    document = _read_stdin() if path == STDIN else read_mapping(Path(path), "plan")
+    return plan_in(_read_stdin() if path == STDIN else read_mapping(Path(path), "plan"))
+
+
+def plan_in(document: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """The plan's fields in a document that was read already, and which part of it they are.
+
+    Raises:
+        InvalidInput: it holds no plan.
+    """
     if "plans" in document:
         return _first_of(document)
     if "plan" in document:
