@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
-from costmodel.stages import Layout, layers_per_chunk
-from costmodel.table import mesh_size
+from costmodel.stages import Layout, layers_per_chunk, stages_of_chunks
+from costmodel.table import StageTable, layer_counts, mesh_size
+
+Chunks: TypeAlias = tuple[tuple[int, ...], ...]
+"""Layers of every chunk, ``chunks[device][chunk]``."""
 
 
 def encode(plan: Plan, layout: Layout) -> dict[str, int]:
@@ -32,10 +36,34 @@ def encode(plan: Plan, layout: Layout) -> dict[str, int]:
     }
 
 
-def plan_of(scenario: Scenario, row: Mapping[str, int]) -> Plan:
-    """The plan that one table row stands for."""
+def chunks_of_plan(plan: Plan) -> Chunks:
+    """Layers of every chunk, also of a plan that has one chunk per device."""
+    return plan.layers_per_chunk or tuple((layers,) for layers in plan.layers_per_stage)
+
+
+def layout_of(plan: Plan, num_layers: int) -> Layout | None:
+    """The layout whose layers a plan has; None for layers of its own."""
+    chunks = chunks_of_plan(plan)
+    if len(chunks) != plan.pp or any(len(device) != plan.vpp for device in chunks):
+        return None
+    matching = (layout for layout in Layout if layers_per_chunk(num_layers, plan.pp, plan.vpp, layout) == chunks)
+    return next(matching, None)
+
+
+def stages_of_plan(scenario: Scenario, plan: Plan) -> StageTable:
+    """The stages of one plan, whatever layers it has: a table of one row."""
+    _, dense_layers = layer_counts(scenario)
+    return StageTable.of([stages_of_chunks(chunks_of_plan(plan), dense_layers)])
+
+
+def plan_of(scenario: Scenario, row: Mapping[str, int], own_layers: Chunks | None = None) -> Plan:
+    """The plan that one table row stands for.
+
+    Args:
+        own_layers: layers of every chunk, in place of those of the row's layout.
+    """
     model, framework = scenario.model, scenario.framework
-    chunks = layers_per_chunk(model.num_layers, row["pp"], row["vpp"], Layout(row["layout"]))
+    chunks = own_layers or layers_per_chunk(model.num_layers, row["pp"], row["vpp"], Layout(row["layout"]))
     if chunks is None:
         raise ValueError(f"row has no layout: {row}")
     layers = tuple(sum(device) for device in chunks)

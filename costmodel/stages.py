@@ -10,7 +10,7 @@ For 126 layers on 16 devices the plain recipe gives Llama 3's published 7, 8, ..
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -87,8 +87,12 @@ def stage_kinds(
     A model without experts passes ``dense_layers = num_layers``.
     """
     chunks = layers_per_chunk(num_layers, pp, vpp, layout)
-    if chunks is None:
-        return None
+    return None if chunks is None else stages_of_chunks(chunks, dense_layers)
+
+
+def stages_of_chunks(chunks: Sequence[Sequence[int]], dense_layers: DenseLayers) -> tuple[StageKind, ...]:
+    """What each device holds when ``chunks[device][chunk]`` says the layers of every chunk."""
+    pp, vpp = len(chunks), len(chunks[0])
     dense = [0] * pp
     total = [0] * pp
     start = 0

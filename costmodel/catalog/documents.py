@@ -52,20 +52,32 @@ def read_mapping(file: Traversable, field: str) -> dict[str, Any]:
         UnreadableFile: the file is absent, unreadable or too large, isn't YAML or JSON, gives a key twice, or holds
             something else than a mapping.
     """
+    return mapping_of(read_text(file, field), is_json=file.name.lower().endswith(".json"), shown=str(file), field=field)
+
+
+def mapping_of(text: str, *, is_json: bool, shown: str, field: str) -> dict[str, Any]:
+    """The mapping that a document's text holds.
+
+    Args:
+        shown: where the text comes from, for the error.
+
+    Raises:
+        UnreadableFile: it isn't YAML or JSON, gives a key twice, or holds something else than a mapping.
+    """
     try:
-        data = _parse(read_text(file, field), is_json=file.name.lower().endswith(".json"))
+        data = _parse(text, is_json=is_json)
     except _Broken as error:
-        raise UnreadableFile(field, str(file), str(error)) from None
+        raise UnreadableFile(field, shown, str(error)) from None
     except RecursionError:
-        raise UnreadableFile(field, str(file), "it is nested too deeply") from None
+        raise UnreadableFile(field, shown, "it is nested too deeply") from None
     except ValueError as error:  # a date such as 2026-13-01, a number of too many digits
-        raise UnreadableFile(field, str(file), f"it holds an unusable value: {_one_line(error)}") from None
+        raise UnreadableFile(field, shown, f"it holds an unusable value: {_one_line(error)}") from None
     if not isinstance(data, dict):
         found = "nothing" if data is None else f"a {type(data).__name__}"
-        raise UnreadableFile(field, str(file), f"a mapping of field to value is expected at the top, not {found}")
+        raise UnreadableFile(field, shown, f"a mapping of field to value is expected at the top, not {found}")
     for key in data:
         if not isinstance(key, str):
-            raise UnreadableFile(field, str(file), f"field names are text, not {key!r}")
+            raise UnreadableFile(field, shown, f"field names are text, not {key!r}")
     return data
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -55,12 +55,22 @@ class Unusable(ValueError):
 
 def build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
     """An instance of ``cls`` from ``data``; every problem is an InvalidInput whose field is ``where.field``."""
+    found = problems_of(cls, data, where)
+    if not isinstance(found, list):
+        return found
+    first, others = found[0], len(found) - 1
+    more = f" ({others} more {'problem' if others == 1 else 'problems'} after it)" if others else ""
+    raise InvalidInput(first.field, first.value, first.expected + more)
+
+
+def problems_of(cls: type[T], data: Mapping[str, Any], where: str) -> T | list[InvalidInput]:
+    """An instance of ``cls`` from ``data``, or everything that is wrong with it, in the order of its fields."""
     if not isinstance(data, Mapping):
-        raise InvalidInput(where, data, "a mapping of field to value is expected")
+        return [InvalidInput(where, data, "a mapping of field to value is expected")]
     try:
         return cls.model_validate(dict(data))
     except ValidationError as error:
-        _raise_first(error.errors(include_url=False), cls, where)
+        return [_problem(details, cls, where) for details in error.errors(include_url=False)]
 
 
 def together(problems: Sequence[InvalidInput]) -> InvalidInput:
@@ -70,17 +80,13 @@ def together(problems: Sequence[InvalidInput]) -> InvalidInput:
     return InvalidInput(first.field, first.value, first.expected + others)
 
 
-def _raise_first(problems: list[ErrorDetails], cls: type[BaseModel], where: str) -> NoReturn:
-    problem = problems[0]
-    others = len(problems) - 1
-    more = f" ({others} more {'problem' if others == 1 else 'problems'} after it)" if others else ""
-    cause = problem.get("ctx", {}).get("error")
+def _problem(details: ErrorDetails, cls: type[BaseModel], where: str) -> InvalidInput:
+    cause = details.get("ctx", {}).get("error")
     if isinstance(cause, Unusable):
-        field = _path(where, (*problem["loc"], cause.field))
-        raise InvalidInput(field, cause.value, cause.expected + more) from None
+        return InvalidInput(_path(where, (*details["loc"], cause.field)), cause.value, cause.expected)
     # For a missing field pydantic reports its parent as the input; the field itself holds nothing.
-    value = None if problem["type"] == "missing" else problem["input"]
-    raise InvalidInput(_path(where, problem["loc"]), value, _expected(problem, cls) + more) from None
+    value = None if details["type"] == "missing" else details["input"]
+    return InvalidInput(_path(where, details["loc"]), value, _expected(details, cls))
 
 
 def _expected(problem: ErrorDetails, cls: type[BaseModel]) -> str:

@@ -11,6 +11,7 @@ import typer
 from typer.exceptions import TyperException
 
 from costmodel.errors import InvalidInput, Missing, PlannerError
+from planner.cli.check import check
 from planner.cli.exits import Exit, tell, tell_failure, tell_invalid, tell_usage
 from planner.cli.predict import predict
 from planner.cli.settings import config_path, read_config
@@ -29,6 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("suggest")(suggest)
+app.command("check")(check)
 app.command("predict")(predict)
 app.command("validate")(validate)
 

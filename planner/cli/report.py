@@ -9,6 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from costmodel.scenario import Scenario
 from costmodel.stages import shortened
 from planner.cli.exits import tell
 from planner.service import Suggestion
@@ -27,7 +28,7 @@ def print_answer(suggestion: Suggestion) -> None:
         return
     width = None if sys.stdout.isatty() else _WIDE_ENOUGH
     console = PipedConsole(file=sys.stdout, width=width, highlight=False)
-    console.print(_headline(suggestion), soft_wrap=True)
+    console.print(headline(suggestion.request.scenario), soft_wrap=True)
     console.print(_fitting_table(console, suggestion.answer))
     console.print(_footnotes(suggestion), soft_wrap=True)
 
@@ -39,8 +40,8 @@ class PipedConsole(Console):
         raise BrokenPipeError
 
 
-def _headline(suggestion: Suggestion) -> str:
-    scenario = suggestion.request.scenario
+def headline(scenario: Scenario) -> str:
+    """What was asked about, in one line."""
     work = scenario.workload
     return (
         f"{scenario.model.name} ({scenario.model.params.total / 1e9:.1f}B) on {scenario.devices} x "
@@ -94,7 +95,7 @@ def _cells(entry: dict[str, Any]) -> dict[str, str]:
         "dp": str(plan["dp"]),
         "ep": str(plan["ep"]),
         "etp": str(plan["etp"]),
-        "ZeRO": _sharding(plan),
+        "ZeRO": sharding(plan),
         "mbs": str(plan["micro_batch_size"]),
         "m": str(plan["num_microbatches"]),
         "layers": shortened(plan["layers_per_stage"]),
@@ -105,7 +106,7 @@ def _cells(entry: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _sharding(plan: dict[str, Any]) -> str:
+def sharding(plan: dict[str, Any]) -> str:
     """``2`` or, sharded within groups only, ``2 over 8``."""
     partly = plan["zero_stage"] > 0 and plan["dp_replicate"] > 1
     return f"{plan['zero_stage']} over {plan['dp_shard']}" if partly else str(plan["zero_stage"])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from costmodel.arrays import Num, num
 from costmodel.certainty import certainty_of
 from costmodel.facts import Facts
 from costmodel.flops import model_flops_per_token, recomputed_flops_per_token
 from costmodel.layers import total
 from costmodel.plan_rows import plan_of
-from costmodel.predict import predict_stages
+from costmodel.predict import StagePrediction, predict_stages
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import RECOMPUTES
 from costmodel.table import PlanTable, stage_table
@@ -26,6 +27,16 @@ _NOT_COUNTED = "the deadline left no time to count the meshes that do not fit in
 def predictions(scenario: Scenario, facts: Facts, table: PlanTable) -> list[Json]:
     """The full breakdown of every row, in the words of the answer."""
     full = predict_stages(facts, table, stage_table(scenario, table, every_stage=True))
+    recomputed = num(table["recompute"] == RECOMPUTES.index("full"))
+    return in_words(scenario, facts, table, full, recomputed)
+
+
+def in_words(scenario: Scenario, facts: Facts, table: PlanTable, full: StagePrediction, recomputed: Num) -> list[Json]:
+    """Predictions of a table's rows in the words of the answer.
+
+    Args:
+        recomputed: share of the layers that run their forward pass twice.
+    """
     work, peak_flops = scenario.workload, float(facts.hardware.peak_flops)
     model_flops = model_flops_per_token(scenario.model, work.seq_len)
     found: list[Json] = []
@@ -34,9 +45,7 @@ def predictions(scenario: Scenario, facts: Facts, table: PlanTable) -> list[Json
         provenance, error = certainty_of(scenario, table.row(index))
         devices, pp = int(table.devices_used[index]), int(table["pp"][index])
         tokens_per_s = work.tokens_per_step / step
-        again = recomputed_flops_per_token(
-            scenario.model, work.seq_len, float(table["recompute"][index] == RECOMPUTES.index("full"))
-        )
+        again = recomputed_flops_per_token(scenario.model, work.seq_len, float(recomputed[index]))
         found.append(
             {
                 "step_time_s": step,

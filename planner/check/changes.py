@@ -1,0 +1,37 @@
+"""From one plan to another: the axes that change, and what merely follows from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from costmodel.plan_rows import encode, layout_of
+from costmodel.scenario import Scenario
+from costmodel.spec.plan import Plan
+from costmodel.stages import Layout
+from planner.check.distance import OWN_LAYERS, Reference, changed
+
+Json = dict[str, Any]
+
+_REPEATED = {"recomputed_layers_per_stage", "recompute_modules", "layers_per_chunk", "framework_version"}
+
+
+def changes_between(reference: Reference, old: Plan, new: Plan, scenario: Scenario) -> tuple[list[Json], list[Json]]:
+    """(changes that count as distance, changes that follow), each ``{axis, from, to}`` in the order of a plan."""
+    layout = layout_of(new, scenario.model.num_layers)
+    row = encode(new, Layout.EVEN) | {"layout": OWN_LAYERS if layout is None else int(layout)}
+    if layout is None and new.layers_per_stage == old.layers_per_stage:
+        row["layout"] = reference.row["layout"]
+    differs = changed(reference, {axis: np.array([value], dtype=np.int64) for axis, value in row.items()})
+    counted = {axis for axis, rows in differs.items() if rows[0]}
+    before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
+    changes: list[Json] = []
+    follows: list[Json] = []
+    for axis in Plan.model_fields:
+        change = {"axis": axis, "from": before.get(axis), "to": after[axis]}
+        if axis in counted:
+            changes.append(change)
+        elif before.get(axis) != after[axis] and axis not in _REPEATED:
+            follows.append(change)
+    return changes, follows

@@ -1,0 +1,219 @@
+"""The use case ``check``: a plan file and a scenario in, a verdict with its reasons out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from costmodel.catalog.framework_catalog import load_framework
+from costmodel.errors import InvalidInput, UnknownName
+from costmodel.facts import Facts
+from costmodel.plan_rows import chunks_of_plan, layout_of
+from costmodel.rules import rules_for
+from costmodel.scenario import Scenario
+from costmodel.spec.plan import Plan
+from costmodel.spec.plan_draft import PlanDraft, read_draft
+from planner.check.best import best_of, search_best
+from planner.check.changes import changes_between
+from planner.check.complete import Completion, complete
+from planner.check.distance import Reference
+from planner.check.judge import Broken, judge
+from planner.check.memory import AT_RISK_SHARE, stage_verdicts, worst
+from planner.check.nearest import NearestSearch
+from planner.check.plan_file import read_plan
+from planner.check.price import Pricing, price, recomputes_like_no_other
+from planner.check.question import CheckQuestion, scenario_question, with_catalog_names
+from planner.question import Question
+from planner.search.answer import infeasibility
+from planner.search.request import SearchRequest
+from planner.search.solve import Outcome, Search
+from planner.service import request_of
+
+Json = dict[str, Any]
+
+_NAMES = ("precision", "optimizer", "framework", "framework_version")
+
+FITTING = ("fits", "at_risk")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """An answer with the scenario that it is about, which people-readable output wants."""
+
+    scenario: Scenario
+    answer: Json
+
+
+def check(asked: CheckQuestion) -> Checked:
+    """Judge a plan.
+
+    Raises:
+        InvalidInput: the file or a flag is unusable. An illegal plan, or one that does not fit, is an answer.
+    """
+    return check_fields(asked, *read_plan(asked.plan))
+
+
+def check_fields(asked: CheckQuestion, data: dict[str, Any], taken: str | None = None) -> Checked:
+    """Judge the plan whose fields ``data`` holds, whatever ``asked.plan`` says.
+
+    Args:
+        taken: which part of the document it is, to be told.
+    """
+    started = time.monotonic()
+    draft = with_catalog_names(read_draft(data))
+    question, origins = scenario_question(asked, draft)
+    request = _request_of(question, asked)
+    scenario = request.scenario
+    completion = complete(draft, scenario, origins)
+    return Checked(
+        scenario=scenario,
+        answer=_Check(asked, draft, request, completion, started + asked.max_seconds).answer(taken),
+    )
+
+
+def _request_of(question: Question, asked: CheckQuestion) -> SearchRequest:
+    """The request; a name that is not known is told where it stands: in the plan, or in a flag."""
+    try:
+        return request_of(question)
+    except UnknownName as error:
+        field = error.field.replace("-", "_")
+        in_plan = field in _NAMES and getattr(asked, field) is None
+        if not in_plan and field != "framework_version":
+            raise
+        expected = error.expected
+        if field == "framework_version":
+            expected = f"known are {', '.join(load_framework(question.framework).versions)}"
+        raise InvalidInput(f"plan.{field}" if in_plan else error.field, error.value, expected) from None
+
+
+class _Check:
+    """One check, step by step."""
+
+    def __init__(
+        self, asked: CheckQuestion, draft: PlanDraft, request: SearchRequest, completion: Completion, deadline: float
+    ) -> None:
+        self.asked, self.draft, self.request, self.completion = asked, draft, request, completion
+        self.scenario, self.plan, self.deadline = request.scenario, completion.plan, deadline
+        self.facts = Facts.of(self.scenario)
+        self.warnings = [*self.scenario.warnings()]
+        self.reference = Reference.of(
+            self.plan, self.scenario, recomputes_in_part=recomputes_like_no_other(self.scenario, self.plan)
+        )
+
+    def answer(self, taken: str | None) -> Json:
+        """Everything that ``check --json`` prints."""
+        broken = judge(self.completion, self.scenario)
+        pricing = None
+        if not broken:
+            self.plan = Plan.model_validate(self.plan.model_dump())
+            pricing = price(self.scenario, self.plan)
+        usable = self.scenario.usable_bytes
+        stages = stage_verdicts(pricing, usable) if pricing else []
+        status = "illegal" if broken else worst(stages)
+        self._warn(taken, status)
+        nearest = None if status in FITTING else self._nearest(broken)
+        best, why_nothing = self._best(status, pricing, nearest)
+        framework = self.scenario.framework
+        return {
+            "status": status,
+            "plan": self.plan.model_dump(mode="json"),
+            "derived": [asdict(entry) for entry in self.completion.derived],
+            "violations": [
+                {**asdict(entry), "framework": framework.name, "framework_version": framework.version}
+                for entry in broken
+            ],
+            "priced": pricing is not None and pricing.prediction is not None,
+            "prediction": pricing.prediction if pricing else None,
+            "bounds": _bounds(pricing),
+            "memory": {"usable_bytes": usable, "at_risk_above_bytes": round(AT_RISK_SHARE * usable), "stages": stages},
+            "nearest": nearest,
+            "best": best,
+            "infeasibility": why_nothing,
+            "warnings": self.warnings,
+        }
+
+    def _warn(self, taken: str | None, status: str) -> None:
+        if taken:
+            self.warnings.append(f"of the file, {taken} is checked")
+        own, version = self.draft.framework_version, self.scenario.framework.version
+        if own is not None and own != version:
+            self.warnings.append(f"the plan is of framework_version {own} and is checked under {version}")
+        least, used = self.request.least_devices, self.plan.devices_used
+        if status != "illegal" and used < least:
+            self.warnings.append(
+                f"the plan uses {used} of {self.scenario.devices} devices; plans to compare use at least {least} "
+                f"(--min-used {self.request.min_used:g})"
+            )
+
+    def _nearest(self, broken: tuple[Broken, ...]) -> Json | None:
+        """The nearest legal plan that fits; None when there is none, or when the deadline came first."""
+        layout_rules = {rule.name for rule in rules_for(self.scenario.framework) if "layout" in rule.axes}
+        spoilt = layout_rules | {"layers_add_up", "chunks_add_up"}
+        layers_stand = not spoilt & {entry.rule for entry in broken}
+        own = layout_of(self.plan, self.scenario.model.num_layers) is None and layers_stand
+        search = NearestSearch(
+            request=self.request,
+            facts=self.facts,
+            reference=self.reference,
+            own_layers=chunks_of_plan(self.plan) if own else None,
+            deadline=self.deadline,
+        )
+        try:
+            found, complete_ = search.run()
+        except InvalidInput as error:
+            if error.field != "space":
+                raise
+            self.warnings.append(f"no nearest plan was searched: {error}")
+            return None
+        if not complete_:
+            self.warnings.append("--max-seconds cut the search for the nearest plan; a nearer one may exist")
+        if found is None:
+            return None
+        changes, follows = changes_between(self.reference, self.plan, found.plan, self.scenario)
+        pricing = price(self.scenario, found.plan)
+        return {
+            "plan": found.plan.model_dump(mode="json"),
+            "status": worst(stage_verdicts(pricing, self.scenario.usable_bytes)),
+            "distance": {"axes": found.axes, "doublings": found.doublings},
+            "changes": changes,
+            "follows": follows,
+            "prediction": pricing.prediction,
+            "proven": complete_,
+        }
+
+    def _best(self, status: str, pricing: Pricing | None, nearest: Json | None) -> tuple[Json | None, Json | None]:
+        """The best plan and, when no plan of the scenario fits at all, why."""
+        nothing_found = status not in FITTING and nearest is None
+        if not self.asked.best and not nothing_found:
+            return None, None
+        try:
+            search, outcome = search_best(self.request, self.deadline - time.monotonic())
+        except InvalidInput as error:
+            if error.field != "space":
+                raise
+            self.warnings.append(f"no best plan was searched: {error}")
+            return None, None
+        if not outcome.best:
+            return None, self._why_nothing(search, outcome) if nothing_found else None
+        if not self.asked.best:
+            return None, None
+        own = pricing.prediction if pricing and status in FITTING else None
+        best = best_of(search, outcome, self.plan, self.reference, own)
+        if best["status"] != "optimal":
+            self.warnings.append("--max-seconds cut the search for the best plan; a better one may exist")
+        return best, None
+
+    def _why_nothing(self, search: Search, outcome: Outcome) -> Json | None:
+        return infeasibility(self.request, search.facts, outcome) if outcome.proven else None
+
+
+def _bounds(pricing: Pricing | None) -> Json | None:
+    """What is known of a plan without a price."""
+    if pricing is None or pricing.prediction is not None:
+        return None
+    return {
+        "because": list(pricing.open),
+        "step_time_s": list(pricing.step_time_s),
+        "peak_bytes": [round(float(pricing.least_bytes.max())), round(float(pricing.most_bytes.max()))],
+    }

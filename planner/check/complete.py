@@ -1,0 +1,151 @@
+"""From a draft to a whole plan: what it leaves open follows from the scenario, and every such step is told.
+
+Nothing is judged here. What the draft says stays as it is, also where it contradicts itself or the scenario.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from costmodel.scenario import Scenario
+from costmodel.spec.plan import Plan
+from costmodel.spec.plan_draft import PlanDraft
+from planner.check.complete_layers import settle_layers, settle_recompute
+from planner.check.settling import Derived, Settling
+
+_OPEN = "not given"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """A whole plan, not validated, and which of its fields were derived.
+
+    Attributes:
+        has_layers: False for pipelines far deeper than the model, which nothing can be laid over.
+    """
+
+    plan: Plan
+    derived: tuple[Derived, ...]
+    has_layers: bool
+
+
+def complete(draft: PlanDraft, scenario: Scenario, origins: Mapping[str, str]) -> Completion:
+    """Fill in what the draft leaves open.
+
+    Args:
+        origins: where facts of the scenario come from that neither a flag nor the plan gave, by field.
+    """
+    plan = Settling(draft=draft)
+    _settle_mesh(plan, scenario)
+    _settle_sharding(plan, scenario)
+    _settle_schedule(plan)
+    has_layers = settle_layers(plan, scenario)
+    settle_recompute(plan, scenario)
+    plan.values["offload"] = draft.offload or "none"
+    _settle_workload(plan, scenario, origins)
+    return Completion(plan=Plan.model_construct(**plan.values), derived=tuple(plan.derived), has_layers=has_layers)
+
+
+def _settle_mesh(plan: Settling, scenario: Scenario) -> None:
+    draft, batch = plan.draft, scenario.workload.global_batch_size
+    tp, cp, *_ = (plan.assume(axis, 1, _OPEN) for axis in ("tp", "cp", "ep", "etp"))
+    pp = _pp(plan)
+    _vpp(plan, pp)
+    _exchange(plan, scenario, cp)
+    unit = tp * cp * pp
+    dp = _dp(plan, scenario, unit)
+    if draft.num_microbatches is None:
+        size = plan.assume("micro_batch_size", 1, _OPEN)
+    else:
+        rest = dp * draft.num_microbatches
+        size = plan.follow("micro_batch_size", max(batch // rest, 1), "global_batch_size // (dp * num_microbatches)")
+    count = max(batch // (size * dp), 1)
+    plan.follow("num_microbatches", count, "global_batch_size // (micro_batch_size * dp)")
+    plan.follow("devices_used", unit * dp, "tp * cp * dp * pp")
+    plan.follow("sequence_parallel", tp > 1, "on where tp > 1")
+
+
+def _pp(plan: Settling) -> int:
+    for name in ("layers_per_stage", "layers_per_chunk"):
+        layers = getattr(plan.draft, name)
+        if layers is not None:
+            return int(plan.follow("pp", len(layers), f"entries of {name}"))
+    return int(plan.assume("pp", 1, _OPEN))
+
+
+def _vpp(plan: Settling, pp: int) -> None:
+    draft = plan.draft
+    if draft.layers_per_chunk is not None:
+        plan.follow("vpp", len(draft.layers_per_chunk[0]), "chunks of the first device in layers_per_chunk")
+    elif pp > 1 and draft.schedule in ("zb_v", "interleaved_1f1b"):
+        plan.assume("vpp", 2, f"the fewest that schedule {draft.schedule} has")
+    else:
+        plan.assume("vpp", 1, _OPEN)
+
+
+def _exchange(plan: Settling, scenario: Scenario, cp: int) -> None:
+    offered = scenario.framework.cp_comm_types
+    if cp == 1:
+        plan.follow("cp_comm_type", "p2p", "cp is 1")
+    else:
+        usual = "p2p" if "p2p" in offered or not offered else offered[0]
+        plan.assume("cp_comm_type", usual, _OPEN)
+
+
+def _dp(plan: Settling, scenario: Scenario, unit: int) -> int:
+    draft = plan.draft
+    if draft.dp_replicate is not None and draft.dp_shard is not None:
+        return int(plan.follow("dp", draft.dp_replicate * draft.dp_shard, "dp_replicate * dp_shard"))
+    name, devices = "devices", scenario.devices
+    if draft.devices_used is not None:
+        name, devices = "devices_used", draft.devices_used
+    return int(plan.follow("dp", max(devices // unit, 1), f"{name} {devices} // (tp * cp * pp = {unit})"))
+
+
+def _settle_sharding(plan: Settling, scenario: Scenario) -> None:
+    draft, dp, offered = plan.draft, plan.values["dp"], scenario.framework.zero_stages
+    if 0 in offered and (dp == 1 or draft.dp_shard == 1):
+        zero = plan.follow("zero_stage", 0, "nothing to shard over")
+    elif 1 in offered:
+        zero = plan.assume("zero_stage", 1, "the optimizer's state is sharded")
+    else:
+        zero = plan.assume("zero_stage", max(offered), f"the most that {scenario.framework.title} shards")
+    if draft.dp_replicate is not None:
+        shard = plan.follow("dp_shard", max(dp // draft.dp_replicate, 1), "dp / dp_replicate")
+    elif zero > 0:
+        shard = plan.assume("dp_shard", dp, "sharded over all of dp")
+    else:
+        shard = plan.follow("dp_shard", 1, "zero_stage is 0")
+    plan.follow("dp_replicate", max(dp // shard, 1), "dp / dp_shard")
+
+
+def _settle_schedule(plan: Settling) -> None:
+    pp, vpp = plan.values["pp"], plan.values["vpp"]
+    if pp == 1:
+        plan.follow("schedule", "1f1b", "pp is 1")
+    else:
+        plan.assume("schedule", "interleaved_1f1b" if vpp > 1 else "1f1b", f"vpp is {vpp}")
+
+
+def _settle_workload(plan: Settling, scenario: Scenario, origins: Mapping[str, str]) -> None:
+    """What repeats the scenario."""
+    work, framework = scenario.workload, scenario.framework
+    for name, given in (
+        ("global_batch_size", work.global_batch_size),
+        ("seq_len", work.seq_len),
+        ("precision", work.precision.name),
+        ("optimizer", work.optimizer.name),
+        ("framework", framework.name),
+    ):
+        _from_scenario(plan, name, given, origins)
+    _from_scenario(plan, "framework_version", framework.version, origins)
+    # Under which version a plan is judged is the scenario's business, not a contradiction.
+    plan.values["framework_version"] = framework.version
+
+
+def _from_scenario(plan: Settling, name: str, given: object, origins: Mapping[str, str]) -> None:
+    if name in origins:
+        plan.assume(name, given, origins[name])
+    else:
+        plan.follow(name, given, "the flags")

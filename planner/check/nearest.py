@@ -1,0 +1,216 @@
+"""The legal plan that fits and is closest to a given one, over the whole space that ``suggest`` searches.
+
+Meshes are taken in the order of their own distance, which no choice inside the mesh can undercut: the search stops
+where the next mesh is farther than the best plan found. Besides the layouts of the search, the given plan's own layers
+are kept wherever its pipeline is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from costmodel.arrays import Bools, Ints, Num, num
+from costmodel.checker import check_plan
+from costmodel.facts import Facts
+from costmodel.plan_rows import Chunks, plan_of
+from costmodel.predict import predict
+from costmodel.rules import rules_for
+from costmodel.spec.plan import Plan
+from costmodel.stages import stages_of_chunks
+from costmodel.table import AXES, PlanTable, StageTable, layer_counts, stage_table
+from planner.check.distance import OWN_LAYERS, Reference, distances
+from planner.search.bounds import RowBound, fits, memory_bounds, stage_bounds
+from planner.search.constraints import Condition, Constraints, Range
+from planner.search.request import SearchRequest
+from planner.search.rows import expand, rows_of
+from planner.search.space import MESH_AXES, Columns, domains, mesh_candidates, recompute_policies
+
+_MESHES_AT_ONCE = 2000
+_ROWS_AT_ONCE = 256
+
+Distance: TypeAlias = tuple[int, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A plan and how far it is: axes that differ, doublings, and then its step time."""
+
+    plan: Plan
+    axes: int
+    doublings: float
+    step_time_s: float
+
+    @property
+    def distance(self) -> Distance:
+        return self.axes, self.doublings
+
+    @property
+    def order(self) -> tuple[int, float, float]:
+        return self.axes, self.doublings, self.step_time_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestSearch:
+    """What is searched for.
+
+    Attributes:
+        own_layers: layers of every chunk of the given plan, when these are legal and no layout has them.
+        deadline: of ``time.monotonic``.
+    """
+
+    request: SearchRequest
+    facts: Facts
+    reference: Reference
+    own_layers: Chunks | None
+    deadline: float
+
+    def run(self) -> tuple[Found | None, bool]:
+        """The nearest plan, and whether the search came to its end."""
+        request = replace(self.request, constraints=self._widened())
+        meshes = _legal_meshes(request)
+        axes, doublings = distances(self.reference, meshes)
+        order = np.lexsort((doublings, axes))
+        best: Found | None = None
+        for start in range(0, len(order), _MESHES_AT_ONCE):
+            block = order[start : start + _MESHES_AT_ONCE]
+            if best is not None and (axes[block[0]], doublings[block[0]]) > best.distance:
+                break
+            for rows, least in self._rows(request, meshes, block):
+                if best is not None and least > best.distance:
+                    break
+                if time.monotonic() > self.deadline:
+                    return best, False
+                best = self._better(request, rows, best)
+        return best, True
+
+    def _widened(self) -> Constraints:
+        """The user's pins, and the given plan's own values where the default space leaves them out."""
+        row, asked = self.reference.row, self.request.constraints
+        usual = domains(self.request)
+        batch, devices = self.request.scenario.workload.global_batch_size, self.request.scenario.devices
+        outside = {
+            axis: row[axis] not in getattr(usual, axis) and row[axis] <= devices
+            for axis in ("tp", "cp", "pp", "ep", "etp")
+        }
+        outside["micro_batch_size"] = batch % row["micro_batch_size"] == 0
+        outside["vpp"] = row["vpp"] <= self.request.scenario.model.num_layers + 2
+        outside["dp_shard"] = row["zero_stage"] > 0 and row["dp_shard"] <= devices
+        added = tuple(
+            Condition(axis=axis, values=frozenset([row[axis]]), ranges=(Range(low=1, high=None),))
+            for axis, wanted in outside.items()
+            if wanted
+        )
+        return replace(asked, pins=(*asked.pins, *added))
+
+    def _rows(self, request: SearchRequest, meshes: Columns, block: Ints) -> Iterator[tuple[Columns, Distance]]:
+        """Rows of some meshes that may fit, nearest first, a few at a time, with the distance of the first."""
+        policies = recompute_policies(request)
+        mesh = np.tile(block, len(policies))
+        recompute = np.repeat(np.array(policies, dtype=np.int64), len(block))
+        rows, _ = rows_of(request, meshes, recompute, mesh)
+        rows = _take(rows, np.flatnonzero(self._may_fit(request, rows)))
+        axes, doublings = distances(self.reference, rows)
+        order = np.lexsort((doublings, axes))
+        for start in range(0, len(order), _ROWS_AT_ONCE):
+            some = order[start : start + _ROWS_AT_ONCE]
+            yield _take(rows, some), (int(axes[some[0]]), float(doublings[some[0]]))
+
+    def _may_fit(self, request: SearchRequest, rows: Columns) -> Bools:
+        """The rows that no relaxation of memory rules out; layers of the plan's own are not judged by it."""
+        possible = np.asarray((rows["pp"] == self.reference.row["pp"]) & (self.own_layers is not None))
+        free = num(np.zeros(len(rows["tp"])))
+        bounds = RowBound(body_s=free, ends_s=free, **memory_bounds(self.facts, rows))
+        usable = float(request.scenario.usable_bytes)
+        for pp in np.unique(rows["pp"]).tolist():
+            at = np.flatnonzero((rows["pp"] == pp) & ~possible)
+            if not len(at):
+                continue
+            m = rows["num_microbatches"][at]
+            for bound in stage_bounds(request, pp):
+                possible[at] |= fits(request, bound, pp, m, bounds, at, usable)
+        return possible
+
+    def _better(self, request: SearchRequest, rows: Columns, best: Found | None) -> Found | None:
+        """The nearest plan of these rows that is legal and fits, where it is nearer than ``best``."""
+        scenario = request.scenario
+        table, _ = expand(request, rows)
+        table, own = self._with_own_layers(table)
+        columns = {**table.columns, "layout": np.where(own, OWN_LAYERS, table["layout"])}
+        axes, doublings = distances(self.reference, columns)
+        near = _legal(request, table, own)
+        if best is not None:
+            near &= (axes < best.axes) | ((axes == best.axes) & (doublings <= best.doublings))
+        kept = np.flatnonzero(near)
+        if not len(kept):
+            return best
+        table, own, axes, doublings = table.take(kept), own[kept], axes[kept], doublings[kept]
+        step, peak = self._priced(request, table, own)
+        ties = [table[axis] for axis in reversed(AXES)]
+        for index in np.lexsort((*ties, step, doublings, axes)).tolist():
+            found = Found(
+                axes=int(axes[index]),
+                doublings=float(doublings[index]),
+                step_time_s=float(step[index]),
+                plan=plan_of(scenario, table.row(index), self.own_layers if own[index] else None),
+            )
+            if best is not None and found.order >= best.order:
+                return best
+            if peak[index] <= scenario.usable_bytes and not check_plan(found.plan, scenario):
+                return found
+        return best
+
+    def _with_own_layers(self, table: PlanTable) -> tuple[PlanTable, Bools]:
+        """The table, and the plans of the given pipeline once more with the given layers: which ones says the mask."""
+        count = len(table)
+        if self.own_layers is None:
+            return table, np.zeros(count, dtype=np.bool_)
+        same = (table["pp"] == self.reference.row["pp"]) & (table["vpp"] == self.reference.row["vpp"])
+        if same.any():
+            same &= table["layout"] == table["layout"][same].min()
+        both = PlanTable.concatenate([table, table.take(same)])
+        return both, np.arange(len(both)) >= count
+
+    def _priced(self, request: SearchRequest, table: PlanTable, own: Bools) -> tuple[Num, Num]:
+        """(step time, peak bytes) of every plan."""
+        step, peak = np.empty(len(table)), np.empty(len(table))
+        for at in (np.flatnonzero(~own), np.flatnonzero(own)):
+            if not len(at):
+                continue
+            some = table.take(at)
+            if self.own_layers is not None and own[at[0]]:
+                _, dense_layers = layer_counts(request.scenario)
+                kept = StageTable.of([stages_of_chunks(self.own_layers, dense_layers)])
+                stages = kept.take(np.zeros(len(at), dtype=np.int64))
+            else:
+                stages = stage_table(request.scenario, some)
+            priced = predict(self.facts, some, stages)
+            step[at], peak[at] = priced.step_time_s, priced.peak_bytes
+        return step, peak
+
+
+def _take(rows: Columns, at: Ints) -> Columns:
+    return {axis: column[at] for axis, column in rows.items()}
+
+
+def _legal_meshes(request: SearchRequest) -> Columns:
+    """Candidates that no rule on the mesh alone refuses."""
+    meshes = mesh_candidates(request)
+    legal = np.ones(len(meshes["tp"]), dtype=np.bool_)
+    for rule in rules_for(request.scenario.framework):
+        if set(rule.axes) <= set(MESH_AXES):
+            legal &= rule.holds(request.scenario, meshes)
+    return _take(meshes, np.flatnonzero(legal))
+
+
+def _legal(request: SearchRequest, table: PlanTable, own: Bools) -> Bools:
+    """The plans that no rule refuses; for layers of the plan's own, no rule but those on layouts."""
+    legal = np.ones(len(table), dtype=np.bool_)
+    for rule in rules_for(request.scenario.framework):
+        holds = np.broadcast_to(rule.holds(request.scenario, table.columns), legal.shape)
+        legal &= holds | (own if "layout" in rule.axes else False)
+    return legal

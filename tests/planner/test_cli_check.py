@@ -1,0 +1,179 @@
+"""``planner check`` as people and programs meet it: exits, what goes where, and what the report says."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.cli.main import run
+from tests.checks import write_plan
+
+SCENARIO = ["--model", "llama-3.1-8b", "--cluster", "dgx-h100", "--devices", "16"]
+SCENARIO += ["--global-batch-size", "64", "--seq-len", "4096"]
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str, command: str = "check") -> tuple[int, str, str]:
+    """Run the command line in this process; (exit code, stdout, stderr)."""
+    code = run([command, *arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+FITTING = {"tp": 2, "pp": 4}
+TOO_BIG = {"tp": 1}
+ILLEGAL = {"tp": 3, "pp": 2}
+UNKNOWN = {"tp": 1, "offload": "optimizer"}
+
+
+@pytest.mark.parametrize(
+    ("plan", "free", "code", "status", "says"),
+    [
+        (FITTING, 34, 0, "fits", "FITS: legal, and stage 0 needs"),
+        (TOO_BIG, 34, 3, "too_big", "TOO BIG by"),
+        (ILLEGAL, 34, 3, "illegal", "ILLEGAL under megatron-core 0.16: 6 rules are broken"),
+        (UNKNOWN, 12, 3, "unknown", "NOT KNOWN TO FIT: every device needs up to"),
+    ],
+)
+def test_exit_code_and_verdict(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    plan: dict[str, Any],
+    free: int,
+    code: int,
+    status: str,
+    says: str,
+) -> None:
+    path = write_plan(tmp_path, plan)
+    flags = ["--plan", path, *SCENARIO, "--no-best", "--min-free-gib", str(free)]
+    found, out, err = call(capsys, *flags)
+    assert (found, err) == (code, "")
+    assert out.splitlines()[1].startswith(says)
+    assert max(map(len, out.splitlines())) <= 200
+    found, out, err = call(capsys, *flags, "--json")
+    assert (found, err) == (code, "")
+    assert out.count("\n") == 1
+    answer = json.loads(out)
+    assert answer["status"] == status
+    assert set(answer) == {
+        "status",
+        "plan",
+        "derived",
+        "violations",
+        "priced",
+        "prediction",
+        "bounds",
+        "memory",
+        "nearest",
+        "best",
+        "infeasibility",
+        "warnings",
+    }
+
+
+def test_bad_input_is_one_line_or_one_problem(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = write_plan(tmp_path, {"tp": 0, "pp": "x"})
+    code, out, err = call(capsys, "--plan", path, *SCENARIO)
+    assert (code, out) == (2, "")
+    assert err.startswith("planner: plan.tp: 0 is not usable; it has to be at least 1; also plan.pp: 'x'")
+    assert err.count("\n") == 1
+    code, out, err = call(capsys, "--plan", path, *SCENARIO, "--json")
+    assert (code, err) == (2, "")
+    problem = json.loads(out)
+    assert (problem["type"], problem["field"], problem["value"]) == ("invalid-plan", "plan.tp", 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ([], "plan: nothing is given; --plan is required"),
+        (["--plan", "nowhere.json"], "plan: 'nowhere.json' is not usable; there is no such file"),
+        (["--plan", "."], "plan: '.' is not usable; it can't be read"),
+        (["--plan", "a\0b"], "plan: 'a\\x00b' is not usable"),
+    ],
+)
+def test_no_plan_is_bad_input(capsys: pytest.CaptureFixture[str], flags: list[str], told: str) -> None:
+    code, out, err = call(capsys, *flags, *SCENARIO)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"planner: {told}")
+
+
+def test_flags_that_are_unusable(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = write_plan(tmp_path, ILLEGAL)
+    for flags, told in (
+        (["--devices", "x"], "devices: 'x' is not usable; a whole number is expected"),
+        (["--pin", "tp"], "pin: 'tp' is not usable"),
+        (["--framework-version", "7"], "framework-version: '7' is not usable; known are 0.9"),
+        (["--max-seconds", "0"], "max-seconds: 0.0 is not usable"),
+        (["--objective", "speed"], "objective: 'speed' is not usable"),
+    ):
+        code, _, err = call(capsys, "--plan", path, *SCENARIO, *flags)
+        assert code == 2
+        assert err.startswith(f"planner: {told}")
+
+
+def test_stdin_is_read(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in (json.dumps(FITTING, indent="\t"), "tp: 2\npp: 4\n"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        code, out, _ = call(capsys, "--plan", "-", *SCENARIO, "--no-best", "--json")
+        assert code == 0
+        assert json.loads(out)["plan"]["pp"] == 4
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    code, _, err = call(capsys, "--plan", "-", *SCENARIO)
+    assert (code, err.split(";")[0]) == (2, "planner: plan: 'stdin' is not usable")
+    monkeypatch.setattr(sys, "stdin", None)
+    assert call(capsys, "--plan", "-", *SCENARIO)[0] == 2
+
+
+def test_an_answer_of_suggest_is_checked_as_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    _, answer, _ = call(capsys, *SCENARIO, "--top", "2", "--json", command="suggest")
+    path = write_plan(tmp_path, answer)
+    code, out, err = call(capsys, "--plan", path, "--model", "llama-3.1-8b", "--cluster", "dgx-h100")
+    assert code == 0
+    assert err == "planner: warning: of the file, plans[0] of 2 is checked\n"
+    assert "this plan is the best of those searched" in out
+
+
+def test_variables_and_config_give_defaults(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "planner.toml"
+    config.write_text(
+        'model = "llama-3.1-8b"\nseq-len = 4096\ntop = 3\n[check]\ncluster = "dgx-h100"\n', encoding="utf-8"
+    )
+    monkeypatch.setenv("PLANNER_DEVICES", "16")
+    path = write_plan(tmp_path, {**FITTING, "global_batch_size": 64})
+    code, out, _ = call(capsys, "--plan", path, "--config", str(config), "--no-best", "--json")
+    assert code == 0
+    assert json.loads(out)["plan"]["dp"] == 2
+
+
+def test_the_report_names_rules_numbers_and_ways_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plan = {"tp": 16, "micro_batch_size": 2, "framework_version": "0.15"}
+    _, out, _ = call(capsys, "--plan", write_plan(tmp_path, plan), *SCENARIO)
+    assert "kv_heads_divisible_by_tp: num_kv_heads 8 % tp 16 = 8, must be 0 [up to 0.15" in " ".join(out.split())
+    assert "assumed   cp 1, ep 1" in out
+    assert "nearest   tp 16 -> 8, dp 1 -> 2" in out
+    assert "best      " in out
+    _, out, _ = call(capsys, "--plan", write_plan(tmp_path, {"tp": 8}), *SCENARIO, "--model", "llama-3.1-405b")
+    lines = out.splitlines()
+    assert lines[1].startswith("TOO BIG by ")
+    assert "of 69." in lines[1]
+    assert "optimizer alone take" in lines[1]
+    assert any(line.startswith("nearest   no legal plan fits: memory: the leanest plan") for line in lines)
+    header, first = (
+        line.split()
+        for line in lines
+        if line.startswith(("memory", "          ")) and line.split()[:1] in (["memory"], ["0"])
+    )
+    assert header[1:3] == ["stage", "GiB"]
+    assert len(first) >= 8
+
+
+def test_a_closed_stdout_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert run(["check", "--plan", write_plan(tmp_path, FITTING), *SCENARIO]) == 5
