@@ -8,6 +8,11 @@ from costmodel.calibration.calibration import Provenance
 from costmodel.scenario import Scenario
 
 
+def interval_of(step_time_s: float, error: float) -> tuple[float, float]:
+    """The interval of a step time whose relative error is ``error``: as far below as above, as a factor."""
+    return step_time_s / (1.0 + error), step_time_s * (1.0 + error)
+
+
 def certainty_of(scenario: Scenario, row: Mapping[str, int]) -> tuple[Provenance, float]:
     """How sure a plan's step time is, and its relative error: the parameters that decide it depend on what it uses."""
     uses = {

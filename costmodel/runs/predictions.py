@@ -9,7 +9,7 @@ import numpy as np
 
 from costmodel.arrays import Ints, Num
 from costmodel.calibration.calibration import Calibration, load_calibration
-from costmodel.certainty import certainty_of
+from costmodel.certainty import certainty_of, interval_of
 from costmodel.facts import Facts
 from costmodel.layers import total
 from costmodel.predict import predict_stages
@@ -103,6 +103,7 @@ def _prediction(case: Case, priced: _Priced, start: int) -> RunPrediction:
     row = case.rows[chosen]
     provenance, error = certainty_of(scenario, row)
     seconds = float(step[chosen])
+    low, high = interval_of(seconds, error)
     notes = list(case.notes)
     if not feasible:
         notes.append(f"needs {peak.min() / _GIB:.1f} GiB on its fullest stage, usable are {usable / _GIB:.1f}")
@@ -110,8 +111,8 @@ def _prediction(case: Case, priced: _Priced, start: int) -> RunPrediction:
         id=case.run.id,
         feasible=feasible,
         step_time_s=seconds,
-        step_time_low_s=seconds * (1.0 - error),
-        step_time_high_s=seconds * (1.0 + error),
+        step_time_low_s=low,
+        step_time_high_s=high,
         peak_mem_gb=_shown_bytes(case, float(priced.first_bytes[start + chosen]), float(peak[chosen])) / _GIB,
         provenance=provenance,
         reason="; ".join(notes),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from costmodel.arrays import Num, num
-from costmodel.certainty import certainty_of
+from costmodel.certainty import certainty_of, interval_of
 from costmodel.facts import Facts
 from costmodel.flops import model_flops_per_token, recomputed_flops_per_token
 from costmodel.layers import total
@@ -49,7 +49,7 @@ def in_words(scenario: Scenario, facts: Facts, table: PlanTable, full: StagePred
         found.append(
             {
                 "step_time_s": step,
-                "step_time_interval_s": [step / (1.0 + error), step * (1.0 + error)],
+                "step_time_interval_s": list(interval_of(step, error)),
                 "tokens_per_s_per_device": tokens_per_s / devices,
                 "mfu": model_flops * tokens_per_s / (devices * peak_flops),
                 "hfu": (model_flops + again) * tokens_per_s / (devices * peak_flops),

@@ -2,8 +2,8 @@
 
     python -m tests.bench.bench_runs
 
-It measures (a) every stage and every part of thousands of plans of Llama 3.1 405B on 16,384 H100, beside the ranking form of
-the same plans in the same run, and (b) the carried runs from rows to predictions.
+It measures (a) every stage and every part of thousands of plans of Llama 3.1 405B on 16,384 H100, beside the ranking
+form of the same plans in the same run, and (b) the carried runs from rows to predictions.
 """
 
 from __future__ import annotations
