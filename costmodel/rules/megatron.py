@@ -68,7 +68,6 @@ MEGATRON_RULES: tuple[Rule, ...] = (
         with_feature="kv_replication",
         source=_CONFIG + ":1465",
     ),
-    shared.hidden_divisible_by_tp(_LINEAR),
     shared.ffn_divisible_by_tp(_LINEAR),
     divisible_rule(
         name="shared_expert_ffn_divisible_by_tp",

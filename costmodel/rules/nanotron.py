@@ -20,7 +20,6 @@ NANOTRON_RULES: tuple[Rule, ...] = (
     shared.heads_divisible_by_tp(_REPOSITORY + "config/config.py:536"),
     # num_kv_heads >= tp (config.py:541) follows from it.
     shared.kv_heads_divisible_by_tp(_REPOSITORY + "models/llama.py:346-366"),
-    shared.hidden_divisible_by_tp(_REPOSITORY + "parallel/tensor_parallel/nn.py"),
     shared.ffn_divisible_by_tp(_REPOSITORY + "parallel/tensor_parallel/nn.py"),
     shared.without_axes(
         "no_expert_parallelism",
