@@ -154,6 +154,11 @@ CASES = {
         fails={"tp": 12},
         reason="num_kv_heads 8 % tp 12 = 8 and tp 12 % num_kv_heads 8 = 4, one of them must be 0",
     ),
+    "qkv_divisible_by_tp": Case(
+        passes={"tp": 16},
+        fails={"tp": 40},
+        reason="(num_heads + 2 * num_kv_heads) * head_dim 6144 % tp 40 = 24, must be 0",
+    ),
     "ffn_divisible_by_tp": Case(fails={"tp": 3}, reason="ffn_hidden_size 14336 % tp 3 = 2, must be 0"),
     "shared_expert_ffn_divisible_by_tp": Case(
         scenario={"model": "deepseek-v3"},

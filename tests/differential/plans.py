@@ -58,7 +58,9 @@ LATENT = DENSE.model_copy(
         "num_kv_heads": 12,
         "ffn_hidden_size": 126,
         "head_dim": 12,
-        "mla": Mla(q_lora_rank=16, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8),
+        # Without Transformer Engine the down-projections are cut over tp; with it they are not, so theirs is no rule:
+        # both widths, 120 and 116 + 4, are divisible by every tp that the heads allow.
+        "mla": Mla(q_lora_rank=120, kv_lora_rank=116, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8),
     }
 )
 

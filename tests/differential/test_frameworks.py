@@ -81,8 +81,17 @@ UNCHECKED: Mapping[str, Mapping[str, str]] = {
     },
 }
 
+# Rules that refuse what the framework can't be told, so that it judges another plan.
+UNSAYABLE: Mapping[str, frozenset[str]] = {
+    "megatron-core": frozenset({"dp_is_replicate_times_shard"}),
+    "torchtitan": frozenset({"expert_tensor_parallel_follows_tp", "experts_need_moe"}),
+}
+
 # Rules that no plan can break without breaking another one too.
-NEVER_ALONE = {"torchtitan": {"heads_divisible_by_tp": "the KV heads divide the heads"}, "megatron-core": {}}
+NEVER_ALONE: Mapping[str, Mapping[str, str]] = {
+    "torchtitan": {"heads_divisible_by_tp": "the KV heads divide the heads"},
+    "megatron-core": {},
+}
 
 MODELS: Mapping[str, tuple[ModelSpec, ...]] = {
     "megatron-core": (
@@ -175,8 +184,8 @@ def test_what_we_accept_the_framework_accepts(asked: list[Asked]) -> None:
 
 @pytest.mark.slow
 def test_what_breaks_a_rule_of_the_framework_it_refuses(asked: list[Asked]) -> None:
-    unchecked = UNCHECKED[asked[0].scenario.framework.name]
-    illegal = [plan for plan in asked if plan.rules - set(unchecked)]
+    name = asked[0].scenario.framework.name
+    illegal = [plan for plan in asked if plan.rules - set(UNCHECKED[name]) and not plan.rules & UNSAYABLE[name]]
     assert len(illegal) > 40
     assert [(plan.scenario.model.name, plan.row, set(plan.rules)) for plan in illegal if plan.accepted] == []
 
@@ -187,6 +196,7 @@ def test_every_rule_was_put_to_the_framework_or_says_why_not(asked: list[Asked])
     names = {rule.name for rule in rules_for(framework)}
     unchecked, never_alone = set(UNCHECKED[framework.name]), set(NEVER_ALONE[framework.name])
     assert unchecked <= names
+    assert UNSAYABLE[framework.name] <= unchecked
     alone = Counter(rule for plan in asked if len(plan.rules) == 1 for rule in plan.rules)
     assert names - unchecked - never_alone - set(alone) == set(), "rules that no plan broke alone"
     assert never_alone & set(alone) == set()
