@@ -79,8 +79,9 @@ MEGATRON_RULES: tuple[Rule, ...] = (
         # One matrix makes queries, keys and values; with as many KV heads as ranks the heads' own rules say it all.
         dividend=("(num_heads + 2 * num_kv_heads) * head_dim", _qkv_width),
         divisor=shared.TP,
-        when=lambda scenario, columns: (not shared.has_latent_attention(scenario))
-        & (columns["tp"] > scenario.model.num_kv_heads),
+        when=lambda scenario, columns: (
+            (not shared.has_latent_attention(scenario)) & (columns["tp"] > scenario.model.num_kv_heads)
+        ),
         with_feature="kv_replication",
         source="megatron-core 0.16.1 (PyPI) megatron/core/transformer/attention.py:1264, tensor_parallel/layers.py:842",
     ),

@@ -25,8 +25,8 @@ NANOTRON_RULES: tuple[Rule, ...] = (
         "no_expert_parallelism",
         "ep",
         "etp",
-        what="holds every expert whole on every rank: its mesh counts ep outside tp * cp * dp * pp, and the check of "
-        "the world size doesn't",
+        what="holds every expert whole on every rank",
+        # Its mesh has an ep axis beside tp * cp * dp * pp, which the check of the world size leaves out.
         source=_REPOSITORY + "parallel/context.py, nn/moe.py: read, not run",
     ),
     shared.without_axes(

@@ -120,7 +120,7 @@ TORCHTITAN_RULES: tuple[Rule, ...] = (
         name="sequence_divisible_by_cp_and_tp",
         axes=("tp", "cp"),
         dividend=shared.SEQ_LEN,
-        divisor=("tp times chunks of cp", _sequence_chunks),
+        divisor=("(tp * chunks of cp)", _sequence_chunks),
         source=_TOML_ERA + "distributed/parallel_dims.py:365-372; " + _RELEASE + "trainer.py:307-315",
     ),
     Rule(
@@ -177,7 +177,7 @@ TORCHTITAN_RULES: tuple[Rule, ...] = (
         name="microbatches_fill_rounds",
         axes=("pp", "schedule", "num_microbatches"),
         dividend=shared.NUM_MICROBATCHES,
-        divisor=("rounds of pp", lambda _, c: _rounds(c)),
+        divisor=("(num_microbatches // pp)", lambda _, c: _rounds(c)),
         when=lambda _, c: c["schedule"] == _INTERLEAVED,
         source=_SCHEDULES + ":2938",
     ),
