@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -386,6 +387,13 @@ def test_a_rule_passes_one_plan_and_says_why_it_refuses_another(key: tuple[str, 
     assert rule.reason(scenario, BASE | case.fails) == case.reason
     assert (rule, case.reason) in broken(scenario, BASE | case.fails)
     assert rule.source
+
+
+def test_the_document_lists_every_rule_under_its_framework() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "rules.md").read_text(encoding="utf-8")
+    sections = dict(part.split("\n", 1) for part in document.split("\n## ")[1:])
+    for framework, rule in CASES:
+        assert f"`{rule}`" in sections[load_framework(framework).title], (framework, rule)
 
 
 @pytest.mark.parametrize("name", framework_names())
