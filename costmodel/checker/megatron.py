@@ -41,10 +41,11 @@ def _shapes(plan: Plan, scenario: Scenario) -> Findings:
             low, high = sorted((model.num_kv_heads, tp))
             if high % low != 0:
                 yield "kv_heads_match_tp", f"{model.num_kv_heads} KV heads over tp {tp}"
+            width = model.head_dim * (model.num_heads + model.num_kv_heads + model.num_kv_heads)
+            if model.num_kv_heads < tp and width % tp != 0:
+                yield "qkv_divisible_by_tp", f"queries, keys and values of width {width} over tp {tp}"
         elif model.num_kv_heads % tp != 0:
             yield "kv_heads_divisible_by_tp", f"{model.num_kv_heads} KV heads over tp {tp}"
-    if model.hidden_size % tp != 0:
-        yield "hidden_divisible_by_tp", f"hidden_size {model.hidden_size} over tp {tp}"
     if model.num_dense_layers and model.ffn_hidden_size % tp != 0:
         yield "ffn_divisible_by_tp", f"ffn_hidden_size {model.ffn_hidden_size} over tp {tp}"
     if model.moe is not None:

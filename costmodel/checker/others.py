@@ -17,7 +17,6 @@ def _nanotron(plan: Plan, scenario: Scenario) -> Findings:
     for slug, size in (
         ("heads_divisible_by_tp", model.num_heads),
         ("kv_heads_divisible_by_tp", model.num_kv_heads if model.mla is None else 0),
-        ("hidden_divisible_by_tp", model.hidden_size),
         ("ffn_divisible_by_tp", model.ffn_hidden_size if model.num_dense_layers else 0),
     ):
         if size % tp:

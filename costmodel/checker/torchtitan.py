@@ -38,7 +38,19 @@ def _mesh(plan: Plan, scenario: Scenario) -> Findings:
 def _experts(plan: Plan, scenario: Scenario) -> Findings:
     if scenario.model.moe is None:
         return
-    framework = scenario.framework
+    framework, moe = scenario.framework, scenario.model.moe
+    if plan.ep > 1:
+        shards = max(plan.dp_shard * plan.cp * plan.tp // plan.ep, 1)
+        too_few = moe.num_experts < shards * plan.ep
+    else:
+        shards = plan.dp_shard * plan.cp
+        too_few = framework.has("whole_experts_cut") and moe.num_experts < plan.dp * plan.cp * plan.tp
+    if (
+        too_few
+        and shards > 1
+        and (moe.expert_ffn_hidden_size % (shards * plan.etp) or scenario.model.hidden_size % shards)
+    ):
+        yield "expert_shards_are_even", f"experts of width {moe.expert_ffn_hidden_size} over {shards} ranks"
     allowed = {plan.tp} if plan.ep == 1 else {1} if framework.has("experts_without_tp") else {1, plan.tp}
     if plan.etp not in allowed:
         yield "expert_tensor_parallel_follows_tp", f"etp {plan.etp} with tp {plan.tp} and ep {plan.ep}"

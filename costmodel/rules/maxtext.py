@@ -135,12 +135,11 @@ MAXTEXT_RULES: tuple[Rule, ...] = (
         when=lambda _, columns: _uses_ring(columns),
         source=_TYPES + ": ring",
     ),
-    divisible_rule(
+    Rule(
         name="ring_needs_even_cp",
         axes=("cp", "cp_comm_type"),
-        dividend=shared.CP,
-        divisor=("2", lambda _, columns: np.full_like(columns["cp"], 2)),
-        when=lambda _, columns: _uses_ring(columns),
+        holds=lambda _, c: np.asarray(~_uses_ring(c) | (c["cp"] % 2 == 0)),
+        reason=lambda _, row: f"cp {row['cp']} by p2p must be even: a balanced ring pairs its ranks",
         source=_TYPES + ": ring with context_parallel_load_balance, the default",
     ),
     Rule(

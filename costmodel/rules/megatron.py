@@ -39,6 +39,11 @@ def _kv_heads_fit_reason(scenario: Scenario, row: Row) -> str:
     )
 
 
+def _qkv_width(scenario: Scenario, _: PlanColumns) -> int:
+    model = scenario.model
+    return (model.num_heads + 2 * model.num_kv_heads) * model.head_dim
+
+
 def _expert_ffn(scenario: Scenario) -> int:
     return scenario.model.moe.expert_ffn_hidden_size if scenario.model.moe else 0
 
@@ -68,7 +73,18 @@ MEGATRON_RULES: tuple[Rule, ...] = (
         with_feature="kv_replication",
         source=_CONFIG + ":1465",
     ),
-    shared.hidden_divisible_by_tp(_LINEAR),
+    divisible_rule(
+        name="qkv_divisible_by_tp",
+        axes=("tp",),
+        # One matrix makes queries, keys and values; with as many KV heads as ranks the heads' own rules say it all.
+        dividend=("(num_heads + 2 * num_kv_heads) * head_dim", _qkv_width),
+        divisor=shared.TP,
+        when=lambda scenario, columns: (
+            (not shared.has_latent_attention(scenario)) & (columns["tp"] > scenario.model.num_kv_heads)
+        ),
+        with_feature="kv_replication",
+        source="megatron-core 0.16.1 (PyPI) megatron/core/transformer/attention.py:1264, tensor_parallel/layers.py:842",
+    ),
     shared.ffn_divisible_by_tp(_LINEAR),
     divisible_rule(
         name="shared_expert_ffn_divisible_by_tp",

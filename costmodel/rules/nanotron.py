@@ -20,14 +20,13 @@ NANOTRON_RULES: tuple[Rule, ...] = (
     shared.heads_divisible_by_tp(_REPOSITORY + "config/config.py:536"),
     # num_kv_heads >= tp (config.py:541) follows from it.
     shared.kv_heads_divisible_by_tp(_REPOSITORY + "models/llama.py:346-366"),
-    shared.hidden_divisible_by_tp(_REPOSITORY + "parallel/tensor_parallel/nn.py"),
     shared.ffn_divisible_by_tp(_REPOSITORY + "parallel/tensor_parallel/nn.py"),
     shared.without_axes(
         "no_expert_parallelism",
         "ep",
         "etp",
-        what="holds every expert whole on every rank: its mesh counts ep outside tp * cp * dp * pp, and the check of "
-        "the world size doesn't",
+        what="holds every expert whole on every rank",
+        # Its mesh has an ep axis beside tp * cp * dp * pp, which the check of the world size leaves out.
         source=_REPOSITORY + "parallel/context.py, nn/moe.py: read, not run",
     ),
     shared.without_axes(

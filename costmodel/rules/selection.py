@@ -1,6 +1,6 @@
 """Which rules a framework has at a version, and what they say about plans.
 
-A framework joins by a module with its rules, a line in ``_RULE_SETS`` and the name of that line in its catalog file.
+A framework joins by a module with its rules, a line in ``RULE_SETS`` and the name of that line in its catalog file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from costmodel.scenario import Scenario
 from costmodel.spec.framework import FrameworkSpec
 from costmodel.table import PlanTable
 
-_RULE_SETS: Mapping[str, tuple[Rule, ...]] = {
+RULE_SETS: Mapping[str, tuple[Rule, ...]] = {
     "accelerate": ACCELERATE_RULES,
     "deepspeed": DEEPSPEED_RULES,
     "llm-foundry": LLM_FOUNDRY_RULES,
@@ -41,9 +41,9 @@ def rules_for(framework: FrameworkSpec) -> tuple[Rule, ...]:
     Raises:
         UnknownName: when the framework follows a rule set that is not known.
     """
-    if framework.rules is not None and framework.rules not in _RULE_SETS:
-        raise UnknownName("framework rules", framework.rules, _RULE_SETS)
-    own = _RULE_SETS[framework.rules] if framework.rules is not None else ()
+    if framework.rules is not None and framework.rules not in RULE_SETS:
+        raise UnknownName("framework rules", framework.rules, RULE_SETS)
+    own = RULE_SETS[framework.rules] if framework.rules is not None else ()
     return tuple(rule for rule in (*GENERAL_RULES, *own) if rule.applies_to(framework))
 
 

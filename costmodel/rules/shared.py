@@ -65,17 +65,6 @@ def kv_heads_divisible_by_tp(source: str, **versions: Any) -> Rule:
     )
 
 
-def hidden_divisible_by_tp(source: str) -> Rule:
-    """Linear layers are cut along the hidden size."""
-    return divisible_rule(
-        name="hidden_divisible_by_tp",
-        axes=("tp",),
-        dividend=("hidden_size", lambda scenario, _: scenario.model.hidden_size),
-        divisor=TP,
-        source=source,
-    )
-
-
 def ffn_divisible_by_tp(source: str) -> Rule:
     """Linear layers are cut along the width of the MLP."""
     return divisible_rule(

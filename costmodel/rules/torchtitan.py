@@ -9,7 +9,7 @@ import numpy as np
 
 from costmodel.arrays import Bools, Ints
 from costmodel.rules import shared
-from costmodel.rules.rule import PlanColumns, Row, Rule, divisible_rule
+from costmodel.rules.rule import PlanColumns, Row, Rule, as_columns, divisible_rule
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import SCHEDULES
 
@@ -42,6 +42,35 @@ def _expert_tp_reason(scenario: Scenario, row: Row) -> str:
     else:
         wanted = "1" if scenario.framework.has("experts_without_tp") else f"1 or tp {row['tp']}"
     return f"etp {row['etp']} with ep {row['ep']} must be {wanted} in torchtitan {scenario.framework.version}"
+
+
+def _expert_shards(columns: PlanColumns) -> Ints:
+    """Over how many ranks FSDP cuts one expert's matrices."""
+    ranks = columns["dp_shard"] * columns["cp"]
+    return np.asarray(np.where(columns["ep"] > 1, np.maximum(ranks * columns["tp"] // columns["ep"], 1), ranks))
+
+
+def _even_expert_shards(scenario: Scenario, columns: PlanColumns) -> Bools:
+    """FSDP cuts experts by their number while they suffice, else each of them along its width, and that evenly."""
+    model, moe = scenario.model, scenario.model.moe
+    if moe is None:
+        return np.asarray(True)
+    ep, shards = columns["ep"], _expert_shards(columns)
+    without_ep = columns["dp"] * columns["cp"] * columns["tp"] * scenario.framework.has("whole_experts_cut")
+    ranks = np.where(ep > 1, shards * ep, without_ep)
+    even = (moe.expert_ffn_hidden_size % (shards * columns["etp"]) == 0) & (model.hidden_size % shards == 0)
+    return np.asarray((shards == 1) | (ranks <= moe.num_experts) | even)
+
+
+def _even_expert_shards_reason(scenario: Scenario, row: Row) -> str:
+    model, moe = scenario.model, scenario.model.moe
+    assert moe is not None, "a model without experts breaks no rule on them"
+    shards = int(_expert_shards(as_columns(row)))
+    return (
+        f"{moe.num_experts} experts are too few for the ranks of FSDP, so each is cut over {shards}: "
+        f"expert_ffn_hidden_size {moe.expert_ffn_hidden_size} % ({shards} * etp {row['etp']}) and hidden_size "
+        f"{model.hidden_size} % {shards} must be 0"
+    )
 
 
 def _rounds(columns: PlanColumns) -> Ints:
@@ -79,11 +108,19 @@ TORCHTITAN_RULES: tuple[Rule, ...] = (
         with_feature="ep_covers_tp",
         source="pytorch/torchtitan PR 4794 (2026-09-20)",
     ),
+    Rule(
+        name="expert_shards_are_even",
+        axes=("tp", "cp", "dp", "dp_shard", "ep", "etp"),
+        holds=_even_expert_shards,
+        reason=_even_expert_shards_reason,
+        source=_RELEASE + "distributed/fsdp.py:224-235; " + _TOML_ERA + "models/llama4/infra/parallelize.py:398-402; "
+        "torch 2.13.0 (PyPI): FSDP does not support uneven sharding on dim 1",
+    ),
     divisible_rule(
         name="sequence_divisible_by_cp_and_tp",
         axes=("tp", "cp"),
         dividend=shared.SEQ_LEN,
-        divisor=("tp times chunks of cp", _sequence_chunks),
+        divisor=("(tp * chunks of cp)", _sequence_chunks),
         source=_TOML_ERA + "distributed/parallel_dims.py:365-372; " + _RELEASE + "trainer.py:307-315",
     ),
     Rule(
@@ -140,7 +177,7 @@ TORCHTITAN_RULES: tuple[Rule, ...] = (
         name="microbatches_fill_rounds",
         axes=("pp", "schedule", "num_microbatches"),
         dividend=shared.NUM_MICROBATCHES,
-        divisor=("rounds of pp", lambda _, c: _rounds(c)),
+        divisor=("(num_microbatches // pp)", lambda _, c: _rounds(c)),
         when=lambda _, c: c["schedule"] == _INTERLEAVED,
         source=_SCHEDULES + ":2938",
     ),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costmodel.catalog.framework_catalog import load_framework
+from costmodel.catalog.framework_catalog import framework_names, load_framework
 from costmodel.catalog.model_catalog import load_model
 from costmodel.checker import check_plan
 from costmodel.errors import UnknownName
@@ -106,21 +106,32 @@ def slugs(plan: Plan, scenario: Scenario) -> set[str]:
     return {violation.rule for violation in check_plan(plan, scenario)}
 
 
+MODELS = {
+    "odd": ODD,
+    # Fewer KV heads than ranks, and heads of an odd width.
+    "narrow": ODD.model_copy(update={"name": "narrow", "num_heads": 9, "num_kv_heads": 3, "head_dim": 7}),
+    **{
+        name: load_model(name)
+        for name in ("llama-3-8b", "llama-3.2-1b", "mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b")
+    },
+}
+
+
 @st.composite
-def questions(draw: st.DrawFn) -> Scenario:
-    name = draw(st.sampled_from(["odd", "llama-3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b"]))
+def questions(draw: st.DrawFn, framework: str) -> Scenario:
     offers: dict[str, Any] = {}
     if draw(st.integers(0, 4)) == 0:
-        offers = {"zero_stages": (0, 1), "cp_comm_types": ("p2p",)}
-    return scenario_of(
-        ODD if name == "odd" else load_model(name),
+        offers = {"zero_stages": (0, 1), "cp_comm_types": ("p2p",), "selective_modules": ()}
+    spec = load_framework(framework, draw(st.sampled_from(load_framework(framework).versions)))
+    scenario = scenario_of(
+        MODELS[draw(st.sampled_from(sorted(MODELS)))],
         devices=draw(st.sampled_from([8, 12, 32, 64, 96])),
         batch=draw(st.sampled_from([48, 64, 96])),
-        seq_len=draw(st.sampled_from([1536, 4096, 4100])),
-        version=draw(st.sampled_from(load_framework("megatron-core").versions)),
+        seq_len=draw(st.sampled_from([1536, 4096, 4100, 4104])),
+        cluster=draw(st.sampled_from(["dgx-h100", "dgx-h100", "tpu-v5p"])),
         optimizer=draw(st.sampled_from(["adamw", "adamw", "muon"])),
-        **offers,
     )
+    return scenario.model_copy(update={"framework": spec.model_copy(update=offers)})
 
 
 def mostly(usual: list[int], odd: list[int]) -> st.SearchStrategy[int]:
@@ -171,13 +182,14 @@ def rows(draw: st.DrawFn, scenario: Scenario) -> dict[str, int]:
     return row
 
 
-def test_the_checker_and_the_rules_agree_on_random_plans() -> None:
+@pytest.mark.parametrize("framework", framework_names())
+def test_the_checker_and_the_rules_agree_on_random_plans(framework: str) -> None:
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=120, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def agree(data: st.DataObject) -> None:
-        scenario = data.draw(questions())
+        scenario = data.draw(questions(framework))
         drawn = data.draw(st.lists(rows(scenario), min_size=30, max_size=40))
         by_rule = broken_by(scenario, PlanTable.of_rows(drawn))
         for index, row in enumerate(drawn):
@@ -192,11 +204,10 @@ def test_the_checker_and_the_rules_agree_on_random_plans() -> None:
             assert found == expected, (scenario.model.name, scenario.framework.version, row)
 
     agree()
-    assert seen["compared"] > 3000
-    assert 500 < seen["legal"] < seen["compared"] - 500
-    at_any_version = {
-        rule.name for version in ("0.9", "0.16") for rule in rules_for(load_framework("megatron-core", version))
-    }
+    assert seen["compared"] > 2000
+    assert seen["legal"] > 200
+    spec = load_framework(framework)
+    at_any_version = {rule.name for version in spec.versions for rule in rules_for(spec.at(version))}
     # A layout that can't be made has exactly two chunks more than layers: too rare to be drawn, test_rules.py has it.
     assert at_any_version - set(seen) <= {"layout_feasible"}, "rules that no plan broke"
 
@@ -294,7 +305,7 @@ def test_recomputed_layers_up_to_all_are_fine() -> None:
     assert check_plan(plan, scenario) == ()
 
 
-def test_a_framework_without_rules_is_refused() -> None:
-    scenario = scenario_of(load_model("llama-3-8b"), 8, 48, 4096, name="nobody-s")
+def test_a_rule_set_that_nobody_knows_is_refused() -> None:
+    scenario = scenario_of(load_model("llama-3-8b"), 8, 48, 4096, rules="nobody-s")
     with pytest.raises(UnknownName, match="framework"):
         check_plan(plan_of(scenario, row_of(scenario, dp=8)), scenario)

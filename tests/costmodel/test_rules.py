@@ -16,7 +16,7 @@ from costmodel.rules.general import GENERAL_RULES
 from costmodel.rules.megatron import MEGATRON_RULES
 from costmodel.rules.rule import as_columns
 from costmodel.scenario import Scenario
-from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
+from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES
 from costmodel.stages import Layout
 from costmodel.table import PlanTable
 from tests import scenarios
@@ -120,6 +120,12 @@ CASES = {
         fails={"dp_shard": 4},
         reason="dp_replicate 1 * dp_shard 4 = 4, must be dp 8",
     ),
+    "recompute_known": Case(
+        scenario={"selective_modules": ()},
+        passes={"recompute": RECOMPUTES.index("full")},
+        fails={"recompute": RECOMPUTES.index("selective")},
+        reason="recompute selective: Megatron-Core recomputes a layer whole or not at all",
+    ),
     "unsharded_has_one_shard": Case(
         passes={"zero_stage": 0, "dp_replicate": 8, "dp_shard": 1},
         fails={"zero_stage": 0},
@@ -154,7 +160,11 @@ CASES = {
         fails={"tp": 12},
         reason="num_kv_heads 8 % tp 12 = 8 and tp 12 % num_kv_heads 8 = 4, one of them must be 0",
     ),
-    "hidden_divisible_by_tp": Case(fails={"tp": 3}, reason="hidden_size 4096 % tp 3 = 1, must be 0"),
+    "qkv_divisible_by_tp": Case(
+        passes={"tp": 16},
+        fails={"tp": 40},
+        reason="(num_heads + 2 * num_kv_heads) * head_dim 6144 % tp 40 = 24, must be 0",
+    ),
     "ffn_divisible_by_tp": Case(fails={"tp": 3}, reason="ffn_hidden_size 14336 % tp 3 = 2, must be 0"),
     "shared_expert_ffn_divisible_by_tp": Case(
         scenario={"model": "deepseek-v3"},
@@ -182,7 +192,7 @@ CASES = {
         passes={"cp": 4}, fails={"cp": 3}, reason="seq_len 8192 % (2 * cp) 6 = 2, must be 0"
     ),
     "sequence_divisible_by_tp": Case(
-        passes={"cp": 3, "tp": 1}, fails={"tp": 3}, reason="seq_len 8192 % (cp * tp) 3 = 2, must be 0"
+        passes={"cp": 3, "tp": 1}, fails={"tp": 3}, reason="seq_len 8192 % (tp * cp) 3 = 2, must be 0"
     ),
     "a2a_needs_ulysses": Case(
         scenario={"version": "0.10"},
@@ -312,8 +322,8 @@ def test_which_version_can_say_which_split(changes: dict[str, int], version: str
     assert ("layers_expressible" not in names) == legal
 
 
-def test_a_framework_without_rules_is_refused() -> None:
-    framework = load_framework("megatron-core").model_copy(update={"name": "megatron-cor"})
+def test_a_rule_set_that_nobody_knows_is_refused() -> None:
+    framework = load_framework("megatron-core").model_copy(update={"rules": "megatron-cor"})
     with pytest.raises(UnknownName, match="did you mean megatron-core"):
         rules_for(framework)
 
