@@ -49,8 +49,8 @@ def _verdict(answer: Json) -> str:
         fullest = max(stages, key=lambda stage: stage["least_bytes"])
         need, largest = fullest["least_bytes"] / GIB, fullest["largest_term"]
         return (
-            f"TOO BIG by {need - usable:.1f} GiB: {where} needs {need:.1f} GiB of {usable:.1f} usable; {largest} "
-            f"alone take {fullest['terms'][largest] / GIB:.1f}"
+            f"TOO BIG by {need - usable:.1f} GiB: {where} needs {need:.1f} GiB of {usable:.1f} usable, "
+            f"{fullest['terms'][largest] / GIB:.1f} of it {largest}"
         )
     need = fullest["most_bytes"] / GIB
     if status == "unknown":

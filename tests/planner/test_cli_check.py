@@ -35,7 +35,7 @@ UNKNOWN = {"tp": 1, "offload": "optimizer"}
     [
         (FITTING, 34, 0, "fits", "FITS: legal, and stage 0 needs"),
         (TOO_BIG, 34, 3, "too_big", "TOO BIG by"),
-        (ILLEGAL, 34, 3, "illegal", "ILLEGAL under megatron-core 0.16: 6 rules are broken"),
+        (ILLEGAL, 34, 3, "illegal", "ILLEGAL under megatron-core 0.16: "),
         (UNKNOWN, 12, 3, "unknown", "NOT KNOWN TO FIT: every device needs up to"),
     ],
 )
@@ -163,7 +163,7 @@ def test_the_report_names_rules_numbers_and_ways_out(capsys: pytest.CaptureFixtu
     lines = out.splitlines()
     assert lines[1].startswith("TOO BIG by ")
     assert "of 69." in lines[1]
-    assert "optimizer alone take" in lines[1]
+    assert lines[1].endswith(" of it optimizer")
     assert any(line.startswith("nearest   no legal plan fits: memory: the leanest plan") for line in lines)
     header, first = (
         line.split()
