@@ -19,6 +19,7 @@ from costmodel.runs.columns import Run
 from costmodel.runs.models import model_of
 from costmodel.runs.plans import PlanRow, plans_of
 from costmodel.scenario import Scenario
+from costmodel.spec.base import FrozenMap
 from costmodel.spec.cluster import AcceleratorSpec, ClusterSpec
 from costmodel.spec.framework import FrameworkSpec
 from costmodel.spec.plan import RECOMPUTES
@@ -177,7 +178,7 @@ def _uses_sequence_parallel(run: Run) -> bool | None:
 @lru_cache(maxsize=256)
 def _with_gradients(framework: FrameworkSpec, precision: str) -> FrameworkSpec:
     widest = max(framework.gradient_bytes.values())
-    return framework.model_copy(update={"gradient_bytes": {**framework.gradient_bytes, precision: widest}})
+    return framework.model_copy(update={"gradient_bytes": FrozenMap({**framework.gradient_bytes, precision: widest})})
 
 
 @lru_cache(maxsize=1024)
@@ -189,8 +190,11 @@ def _optimizer(run: Run, notes: list[str]) -> OptimizerRecipe:
     offload = words.offload_of(run.offload or _offload_in_notes(run))
     if offload == "none":
         return load_optimizer("adamw")
-    notes.append(f"offload of {offload} takes no device memory and no time here: neither transfer is priced yet")
-    return _on_the_host() if offload == "optimizer" else load_optimizer("adamw")
+    if offload != "optimizer":
+        notes.append(f"offload of {offload} is not priced yet: they count as kept on the device")
+        return load_optimizer("adamw")
+    notes.append("the offloaded optimizer takes no device memory, and its transfers no time: they are not priced yet")
+    return _on_the_host()
 
 
 def _offload_in_notes(run: Run) -> str:
