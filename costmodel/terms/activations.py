@@ -64,7 +64,7 @@ def _layer(f: Facts, x: Axes) -> Outputs:
     expert_out = model.mlp_share * routed * model.expert_ffn / x.etp
 
     scores = score_matrix_bytes_per_token(heads=shapes.heads(f, x), seq_len=f.work.seq_len)
-    scores = scores * (1.0 - f.work.fused_attention)
+    scores = scores * (1.0 - f.work.fused_attention) * model.attention_share
 
     def saved(kind_in: Num, kind_out: Num, selective: bool) -> Num:
         keep_norms = 1.0 - f.work.recompute_norms if selective else 1.0

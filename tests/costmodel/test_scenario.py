@@ -159,7 +159,17 @@ PRICING = sorted(
     path
     for path in Path(costmodel.__file__).parent.glob("**/*.py")
     if path.parent.name == "terms"
-    or path.name in ("kernels.py", "collectives.py", "layers.py", "memory.py", "predict.py", "facts.py", "stages.py")
+    or path.name
+    in (
+        "kernels.py",
+        "collectives.py",
+        "layers.py",
+        "memory.py",
+        "predict.py",
+        "facts.py",
+        "model_facts.py",
+        "stages.py",
+    )
 )
 COUNTS = {0, 1, 2, 3, 4, 2.5}  # of tensors, passes, bytes of a word; FLOPs of attention backward over forward
 STRUCTURAL = {22, 62, 1024, 8192, 65536}  # rows in a block, sizes of caches and tables, "unbounded"
