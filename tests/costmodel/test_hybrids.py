@@ -98,6 +98,19 @@ def test_saved_activations_are_those_of_the_sub_blocks() -> None:
     assert mixed - 8 * plain == pytest.approx(more)
 
 
+def test_score_matrices_are_those_of_the_layers_with_attention() -> None:
+    """Without a fused core, ``5 a s^2 b`` a layer (Korthikanti 2022, equation 1) in 2 of 8 layers."""
+
+    def saved(model: ModelSpec, *, fused: bool) -> float:
+        scenario = scenario_of(model, seq_len=8192).model_copy(update={"fused_attention": fused})
+        return float(ACTIVATIONS.evaluate(Facts.of(scenario), axes_of(**AXES))["dense_saved_bytes"][0])
+
+    more = {model: saved(model, fused=False) - saved(model, fused=True) for model in (PLAIN, hybrid(2, 6, 8))}
+    plain, mixed = more.values()
+    assert plain > 0
+    assert mixed == pytest.approx(plain / 4)
+
+
 @pytest.mark.parametrize("tp", [1, 4])
 def test_parameters_of_all_layers_are_the_model_s(tp: int) -> None:
     model = hybrid(2, 2, 4, norms_per_layer=1)
