@@ -218,6 +218,7 @@ def test_hybrids_by_arguments(changes: dict[str, Any], attention: int, mixers: i
             {"spec": ["acme.layers", "spec"]},
             "spec: ['acme.layers', 'spec'] is not usable; its layers come from a plug-in",
         ),
+        ({"extends": ["base.yaml"]}, "extends: ['base.yaml'] is not usable; the file that it extends is not read"),
         ({"hidden_size": 60}, "hidden_size: 60 is not usable; without kv_channels it has to be a multiple"),
     ],
 )

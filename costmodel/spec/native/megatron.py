@@ -23,6 +23,8 @@ _MARKS = {
 }  # fmt: skip
 # Arguments of forks whose layers ModelSpec has no words for.
 _REFUSED = {
+    "extends": "the file that it extends is not read: give the merged file, with all arguments",
+    "includes": "the file that it includes is not read: give the merged file, with all arguments",
     "spec": "its layers come from a plug-in, which the arguments don't describe",
     "lfm_layer_types": "layers of short convolutions are not supported",
     "compress_ratios": "attention to compressed keys is not supported",
