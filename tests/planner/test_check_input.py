@@ -158,7 +158,7 @@ ILLEGAL: list[tuple[dict[str, Any], dict[str, Any], set[str]]] = [
     ({"tp": 2, "global_batch_size": 128}, {}, {"plan_matches_scenario"}),
     ({"tp": 2, "seq_len": 8192}, {}, {"plan_matches_scenario"}),
     ({"tp": 2, "precision": "fp8"}, {"precision": "bf16"}, {"plan_matches_scenario"}),
-    ({"tp": 10**15}, {}, {"enough_devices", "heads_divisible_by_tp", "hidden_divisible_by_tp"}),
+    ({"tp": 10**15}, {}, {"enough_devices", "heads_divisible_by_tp", "ffn_divisible_by_tp"}),
     ({"pp": 10**15}, {}, {"enough_devices", "pipeline_within_layers"}),
     ({"vpp": 10**15, "pp": 2}, {}, {"chunks_within_layers"}),
     ({"micro_batch_size": 10**15, "dp": 10**15}, {}, {"enough_devices", "batch_divisible"}),

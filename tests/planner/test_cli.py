@@ -83,7 +83,7 @@ def test_warnings_go_to_stderr_and_into_the_answer(capsys: pytest.CaptureFixture
     [
         (["--model", "llama3.1-8b"], ["model", "'llama3.1-8b'", "llama-3.1-8b"]),
         (["--cluster", "dgx-h1000"], ["cluster", "'dgx-h1000'", "dgx-h100"]),
-        (["--framework", "megatron"], ["framework", "'megatron'", "megatron-core"]),
+        (["--framework", "megatron-cor"], ["framework", "'megatron-cor'", "megatron-core"]),
         (["--framework-version", "7.1"], ["framework-version", "'7.1'", "0.17"]),
         (["--precision", "bf61"], ["precision", "'bf61'", "bf16"]),
         (["--precision", "fp8", "--cluster", "dgx-a100-80gb"], ["precision", "fp8", "a100-sxm4-80gb", "bf16"]),
