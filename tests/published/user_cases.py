@@ -109,6 +109,7 @@ def scenario_for(
     devices: int = 8,
     batch: int = 64,
     seq_len: int = 8192,
+    precision: str = "bf16",
     optimizer: str = "adamw",
     calibration: Calibration = UNCALIBRATED,
 ) -> Scenario:
@@ -120,7 +121,7 @@ def scenario_for(
         workload=Workload(
             global_batch_size=batch,
             seq_len=seq_len,
-            precision=load_precision("bf16"),
+            precision=load_precision(precision),
             optimizer=load_optimizer(optimizer),
         ),
         framework=load_framework(framework, version),
