@@ -176,6 +176,18 @@ def predicted(report: str, **columns: Any) -> RunPrediction:
     return predict_runs([Run(id=report, **columns)])[0]
 
 
+def seconds(report: str, **run: Any) -> float:
+    """Predicted step time of a run."""
+    step = predicted(report, **run).step_time_s
+    assert step is not None
+    return step
+
+
+def tokens_per_s(report: str, **run: Any) -> float:
+    """Tokens per second and device."""
+    return float(run["global_batch"] * run["seq_len"] / (seconds(report, **run) * run["devices"]))
+
+
 def answered(**question: Any) -> dict[str, Any]:
     """The answer of ``planner suggest --json``."""
     return suggest(Question(**({"seq_len": 4096, "top": 3} | question))).answer
