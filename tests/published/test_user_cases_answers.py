@@ -39,6 +39,16 @@ def test_state_is_reported_for_dense_and_expert_parameters() -> None:
     assert any("expert" in term for term in stage)
 
 
+@reported("uc-086")
+@pytest.mark.parametrize("framework", ["megatron-core", "deepspeed"])
+def test_a_search_names_the_rule_that_more_devices_would_satisfy(framework: str) -> None:
+    question = {"model": "moonlight-16b-a3b", "cluster": "dgx-h100", "global_batch_size": 64, "framework": framework}
+    pins = ["pp=2", "ep=8", "etp=1", "zero_stage=1"]
+    conflict = answered(**question, devices=8, pins=pins)["infeasibility"]["conflict"]
+    assert "expert_mesh_divides_world" in {entry["rule"] for entry in conflict}
+    assert {plan["devices_used"] for plan in plans_of(**question, devices=16, pins=pins)} == {16}
+
+
 @reported("uc-114")
 def test_devices_may_stay_idle() -> None:
     """Of 24 devices 16 serve a batch of 16 sequences best, as far as idle ones are allowed at all."""
