@@ -198,7 +198,7 @@ def _latent_models(_: Path | None) -> tuple[ModelSpec, ...]:
 
 
 def _by_name(text: str) -> ModelSpec | None:
-    """The catalog's model whose whole name the text begins with, the longest such; else the shortest that begins with it.
+    """The model whose whole name the text begins with, the longest such; else the shortest that begins with the text.
 
     ``Nemotron_3_Nano`` and ``nemotron-3-nano-30b-a3b`` begin alike, whatever separates their words.
     """

@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
+from costmodel.arrays import Num, num
+from costmodel.calibration.calibration import load_calibration
 from costmodel.facts import Facts
-from costmodel.predict import evaluate_terms
 from costmodel.memory import stage_params
+from costmodel.predict import evaluate_terms
 from costmodel.scenario import Scenario
 from costmodel.table import PlanTable, stage_table
 from costmodel.terms.state import state_bytes
 from tests.published.user_cases import (
     GB,
     GIB,
+    REPORTS,
     answered,
     check_of,
     predicted,
@@ -23,11 +26,8 @@ from tests.published.user_cases import (
     scenario_for,
     verdict,
     world,
-    REPORTS,
 )
 from tests.scenarios import broken_down, plan_row, recalibrated, scenario_of
-from costmodel.arrays import Num, num
-from costmodel.calibration.calibration import load_calibration
 
 STATE = ("parameters", "gradients", "optimizer")
 
@@ -125,7 +125,9 @@ def test_state_of_a_rank_with_two_shards() -> None:
     assert state_of(4.1055e9, optimizer="adamw", shards=2) / 2**20 == pytest.approx(check["value"], abs=check["tol"])
 
 
-@reported("uc-110", fails="this fork keeps 7.9 bytes a parameter under Muon; a 32-bit momentum and master copy make 7.0")
+@reported(
+    "uc-110", fails="this fork keeps 7.9 bytes a parameter under Muon; a 32-bit momentum and master copy make 7.0"
+)
 def test_state_of_a_rank_under_muon() -> None:
     report, check = REPORTS["uc-110"], check_of("uc-110")
     params, shards = report["observed"]["params_per_gpu_b"] * GB, report["config"]["dp"]

@@ -147,7 +147,8 @@ def test_a_preset_without_a_pipeline_could_never_run() -> None:
     answer = answered(**DEEPSEEK, pins=["tp=1", "cp=1", "pp=1", "ep=2", "mbs=4", "recompute=selective"])
     stated_state_bytes(answer)
     found = re.search(r"needs ([\d.]+) GiB per device", answer["infeasibility"]["conflict"][0]["reason"])
-    assert found and float(found[1]) >= check_of("uc-027")["gib_min"]
+    assert found
+    assert float(found[1]) >= check_of("uc-027")["gib_min"]
 
 
 @reported("uc-027")

@@ -113,9 +113,7 @@ VISION = check_of("uc-074")["value"]
             vpp=4,
             fails="what a vision tower costs isn't modelled, so no layout is lighter at the front alone",
         ),
-        Wanted(
-            report="uc-075", model="qwen3-235b-a22b", framework="megatron-core", split=check_of("uc-075")["value"]
-        ),
+        Wanted(report="uc-075", model="qwen3-235b-a22b", framework="megatron-core", split=check_of("uc-075")["value"]),
     ]
 )
 def test_the_split_is_among_the_layouts_on_offer_and_legal(case: Wanted) -> None:

@@ -71,7 +71,7 @@ PEAKS = [
         report="uc-008",
         run=DEEPSEEK_16B,
         assumed={"micro_batch": 2, "global_batch": 16},
-        fails="the thread gives no local batch; at 2, the largest that is predicted to fit, the peak is just below the band",
+        fails="the local batch isn't given; at 2, the largest that is predicted to fit, the peak is just below",
     ),
     Peak(report="uc-018", run=SIXTEEN, assumed=CHECKPOINTED | {"global_batch": 16}, fails=PURE_BF16),
     Peak(
@@ -117,8 +117,8 @@ PEAKS = [
             "seq_len": 4096,
             "recompute": "none",
         },
-        fails="at 18 bytes a parameter the experts' state alone has 32 of the measured 37 GB: this run kept gradients or "
-        "moments in fewer bits, which the report doesn't say",
+        fails="at 18 bytes a parameter the experts' state alone has 32 of the measured 37 GB: this run kept gradients "
+        "or moments in fewer bits, which the report doesn't say",
     ),
     Peak(
         report="uc-052",
@@ -205,7 +205,8 @@ def test_state_and_speed_of_405b_on_128_devices() -> None:
         seq_len=8192,
     )
     assert check["gib"][0] <= state <= check["gib"][1]
-    assert run.feasible and run.step_time_s
+    assert run.feasible
+    assert run.step_time_s
     assert check["tps"][0] <= 16 * 8192 / run.step_time_s / 128 <= check["tps"][1]
 
 

@@ -68,9 +68,7 @@ def test_activations_do_not_depend_on_data_parallelism(model: str) -> None:
 @pytest.mark.parametrize("recompute", RECOMPUTES)
 def test_more_chunks_are_no_memory_lever(model: str, chunks: tuple[int, ...], recompute: str) -> None:
     scenario = scenario_of(model, devices=32, global_batch_size=64, seq_len=8192)
-    plans = [
-        plan_row(64, tp=4, pp=4, dp=2, vpp=vpp, recompute=RECOMPUTES.index(recompute)) for vpp in (1, *chunks)
-    ]
+    plans = [plan_row(64, tp=4, pp=4, dp=2, vpp=vpp, recompute=RECOMPUTES.index(recompute)) for vpp in (1, *chunks)]
     plain, *interleaved = priced(scenario, *plans).peak_bytes
     assert min(interleaved) >= plain
     reserve = 1 - scenario.usable_bytes / scenario.cluster.accelerator.memory_bytes

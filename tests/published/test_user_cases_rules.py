@@ -141,7 +141,12 @@ REFUSED = (
             breaks={"dp": 8, "zero_stage": 3, "batch": 4, "num_microbatches": 1},
             legal=({"batch": 8}, {"dp": 4, other: 2}),
         )
-        for framework, other in (("deepspeed", "tp"), ("torchtitan", "tp"), ("megatron-core", "pp"), ("accelerate", "cp"))
+        for framework, other in (
+            ("deepspeed", "tp"),
+            ("torchtitan", "tp"),
+            ("megatron-core", "pp"),
+            ("accelerate", "cp"),
+        )
     ),
     Refused(
         report="uc-096",
@@ -221,27 +226,3 @@ def test_an_axis_of_64_can_not_be_laid_on_a_torus_of_4_by_4_by_8() -> None:
     if verdict(scenario, dp=128, dp_replicate=4, dp_shard=32, zero_stage=3):
         pytest.fail("32 fits the topology")
     assert verdict(scenario, dp=128, dp_replicate=2, dp_shard=64, zero_stage=3) != set()
-
-
-@reported("uc-081")
-@pytest.mark.parametrize("model", ["llama-3-8b", "llama-2-70b", "qwen3-30b-a3b"])
-def test_four_micro_batches_fill_four_stages_of_two_chunks(model: str) -> None:
-    """The stricter rule that people pass on, a multiple of pp * vpp, isn't Megatron's."""
-    scenario = scenario_for(model, devices=4, batch=4)
-    assert verdict(scenario, pp=4, vpp=2, num_microbatches=4) == set()
-
-
-@reported("uc-088")
-@pytest.mark.parametrize("model", ["deepseek-v3", "qwen3-235b-a22b"])
-def test_expert_parallelism_may_exceed_data_parallelism(model: str) -> None:
-    scenario = scenario_for(model, devices=512, batch=512)
-    for ep in (16, 64):
-        assert verdict(scenario, tp=2, pp=8, cp=2, dp=16, ep=ep) == set()
-
-
-@reported("uc-133")
-@pytest.mark.parametrize("version", ["0.9", "0.16"])
-def test_data_parallelism_can_double_at_the_same_batch(version: str) -> None:
-    for dp, accumulate in ((8, 2), (16, 1)):
-        scenario = scenario_for("llama-3-8b", version=version, devices=dp, batch=16)
-        assert verdict(scenario, dp=dp, num_microbatches=accumulate) == set()

@@ -12,7 +12,6 @@ import pytest
 
 from tests.published.user_cases import REPORTS, check_of, predicted, reported, seconds, tokens_per_s
 
-
 # 70B as the thread says it: 80 layers of 8,192; sequences of 4,096 one at a time.
 GPT_70B = {
     "framework": "Megatron-LM",
@@ -156,7 +155,9 @@ def test_no_pipeline_is_faster_where_the_model_fits_without() -> None:
     assert gain_without_a_pipeline() > 1
 
 
-@reported("uc-045", fails="the bubble of four micro-batches on four stages is 3/7 of a step: it can't explain a factor of 5")
+@reported(
+    "uc-045", fails="the bubble of four micro-batches on four stages is 3/7 of a step: it can't explain a factor of 5"
+)
 def test_how_much_faster_no_pipeline_is() -> None:
     assert gain_without_a_pipeline() >= check_of("uc-045")["ratio_min"]
 
@@ -186,7 +187,9 @@ def test_three_layouts_of_experts_are_close() -> None:
     assert 1 - min(speeds) / max(speeds) <= check_of("uc-049")["max_spread"]
 
 
-@reported("uc-049", fails="plans that were measured 1.5 % apart; the batch isn't given, and decides what a pipeline costs")
+@reported(
+    "uc-049", fails="plans that were measured 1.5 % apart; the batch isn't given, and decides what a pipeline costs"
+)
 def test_order_of_three_layouts_of_experts() -> None:
     speeds = [tokens_per_s("uc-049", **qwen_30b(plan)) for plan in REPORTS["uc-049"]["config"]]
     assert all(speeds[faster] > speeds[slower] for faster, slower in pairwise(check_of("uc-049")["order"]))

@@ -85,8 +85,8 @@ TRIED = [
         report="uc-014",
         run=LLAMA_8B,
         fitted=False,
-        fails="recompute isn't stated, and with that of whole layers 19.1 of 20.9 usable GiB are predicted: the buffers "
-        "of ZeRO-3 (live parameters, prefetch, buckets) aren't counted",
+        fails="recompute isn't stated, and with that of whole layers 19.1 of 20.9 usable GiB are predicted: ZeRO-3's own "
+        "buffers (live parameters, prefetch, buckets) aren't counted",
     ),
     Tried(report="uc-014", run=LLAMA_8B | {"recompute": "none"}, fitted=False),
     Tried(report="uc-014", run=LLAMA_8B | {"offload": "optimizer"}, fitted=True),

@@ -39,9 +39,7 @@ GB = 1e9
 Report = dict[str, Any]
 REPORTS: dict[str, Report] = {
     report["id"]: report
-    for report in map(
-        json.loads, Path(__file__).with_name("user_cases.jsonl").read_text(encoding="utf-8").splitlines()
-    )
+    for report in map(json.loads, Path(__file__).with_name("user_cases.jsonl").read_text(encoding="utf-8").splitlines())
 }
 
 TESTED: dict[str, set[str]] = defaultdict(set)
@@ -95,7 +93,8 @@ def each(cases: Iterable[TableRow]) -> Callable[[_Test], _Test]:
             pytest.param(case, marks=_register(case.report, test.__name__, case.fails), id=case.report)
             for case in cases
         ]
-        return pytest.mark.parametrize("case", rows)(test)
+        parametrized: _Test = pytest.mark.parametrize("case", rows)(test)
+        return parametrized
 
     return mark
 
