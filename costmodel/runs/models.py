@@ -209,7 +209,8 @@ def _by_name(text: str) -> ModelSpec | None:
     for name in model_names():
         words = _words_of(name)
         whole = "".join(words)
-        if wanted.startswith(whole) and not wanted[len(whole) :][:1].isdigit():
+        number_goes_on = whole[-1].isdigit() and wanted[len(whole) :][:1].isdigit()
+        if wanted.startswith(whole) and not number_goes_on:
             said.append(name)
         elif any(wanted == "".join(words[:count]) for count in range(1, len(words))):
             unfinished.append(name)

@@ -85,7 +85,7 @@ TRIED = [
         report="uc-014",
         run=LLAMA_8B,
         fitted=False,
-        fails="recompute isn't stated, and with that of whole layers 19.1 of 20.9 usable GiB are predicted: ZeRO-3's own "
+        fails="recompute isn't stated, and with that of whole layers 19.1 of 20.9 usable GiB are needed: ZeRO-3's own "
         "buffers (live parameters, prefetch, buckets) aren't counted",
     ),
     Tried(report="uc-014", run=LLAMA_8B | {"recompute": "none"}, fitted=False),
@@ -101,11 +101,11 @@ TRIED = [
     ),
     *(
         Tried(report="uc-033", run=NANO | on(16, recompute=recompute), fitted=False)
-        for recompute in ("none", "selective:core_attn", "selective:moe_act", "selective:layernorm+moe_act")
+        for recompute in ("none", "core_attn", "moe_act", "layernorm+moe_act")
     ),
     *(
         Tried(report="uc-033", run=NANO | on(16, recompute=recompute), fitted=True, fails=UNPRICED_MOE)
-        for recompute in ("selective:moe", "selective:moe+layernorm")
+        for recompute in ("moe", "moe+layernorm")
     ),
     *(Tried(report="uc-033", run=NANO | on(8, recompute=recompute), fitted=False) for recompute in ("none", "full")),
 ]
