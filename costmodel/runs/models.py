@@ -198,21 +198,25 @@ def _latent_models(_: Path | None) -> tuple[ModelSpec, ...]:
 
 
 def _by_name(text: str) -> ModelSpec | None:
-    """The catalog's model whose name begins with all that the text says, or the other way round; the shortest wins.
+    """The model whose whole name the text begins with, the longest such; else the shortest that begins with the text.
 
     ``Nemotron_3_Nano`` and ``nemotron-3-nano-30b-a3b`` begin alike, whatever separates their words.
     """
     wanted = "".join(_words_of(text))
     if not any(letter.isdigit() for letter in wanted):
         return None  # a family's name, not a model's
-    fitting = []
+    said, unfinished = [], []
     for name in model_names():
         words = _words_of(name)
         whole = "".join(words)
-        begins = any(wanted == "".join(words[:count]) for count in range(1, len(words) + 1))
-        if begins or (wanted.startswith(whole) and not wanted[len(whole)].isdigit()):
-            fitting.append(name)
-    return load_model(min(fitting, key=lambda name: (len(name), name))) if fitting else None
+        number_goes_on = whole[-1].isdigit() and wanted[len(whole) :][:1].isdigit()
+        if wanted.startswith(whole) and not number_goes_on:
+            said.append(name)
+        elif any(wanted == "".join(words[:count]) for count in range(1, len(words))):
+            unfinished.append(name)
+    if said:
+        return load_model(min(said, key=lambda name: (-len(name), name)))
+    return load_model(min(unfinished, key=lambda name: (len(name), name))) if unfinished else None
 
 
 def _words_of(text: str) -> list[str]:

@@ -78,6 +78,9 @@ def _model_parallel(run: Run, scenario: Scenario, devices: int, cp: int, notes: 
         pairs = [(tp, pp) for tp, pp in product(tps, pps) if tp * pp * cp * run.dp == devices]
     else:
         pairs = [(tp, pp) for tp, pp in product(tps, pps) if devices % (tp * pp * cp) == 0]
+    # What nobody stated is a plan that could run: whole groups of experts fold over the ranks of a stage.
+    experts = (run.ep or 1) * (run.etp or 1) if model.moe else 1
+    pairs = [(tp, pp) for tp, pp in pairs if devices // pp % experts == 0] or pairs
     blank = " and ".join(name for name in ("tp", "pp") if getattr(run, name) is None)
     notes.append(f"{blank} not stated: the fastest that fits is taken")
     return pairs

@@ -97,19 +97,30 @@ def recompute_of(text: str) -> tuple[Recompute | None, tuple[str, ...] | None, t
     """(policy or None where it isn't stated, modules where they are named, notes)."""
     if not text.strip():
         return None, None, ("recompute isn't stated: the fastest policy that fits is taken",)
-    word = _found(text, "recompute", "words")
-    if word is None:
+    word, listed = _found(text, "recompute", "words"), _listed_modules(text)
+    if word is None and (not listed or ":" in text):
         return None, None, (f"recompute {text!r} is not known: the fastest policy that fits is taken",)
-    notes = [f"recompute {text!r} {word.note}"] if word.note else []
-    policy: Recompute = next(name for name in ("none", "selective", "full") if name == word.means)
+    means = word.means if word else "selective"
+    notes = [f"recompute {text!r} {word.note}"] if word and word.note else []
+    policy: Recompute = next(name for name in ("none", "selective", "full") if name == means)
     if policy != "selective":
         return policy, None, tuple(notes)
-    lowered = text.lower().partition(":")[2]
-    modules = tuple(str(w.means) for w in _words("recompute", "modules") if re.search(w.pattern, lowered))
-    unpriced = [p for p in _document()["recompute"]["unpriced_modules"] if re.search(p, lowered)]
+    modules = tuple(str(w.means) for w in _words("recompute", "modules") if re.search(w.pattern, listed))
+    unpriced = [p for p in _document()["recompute"]["unpriced_modules"] if re.search(p, listed)]
     if unpriced:
         notes.append(f"recompute {text!r}: whole MLPs or experts have no selective price yet and count as kept")
-    return policy, modules if lowered else None, tuple(notes)
+    return policy, modules if listed else None, tuple(notes)
+
+
+def _listed_modules(text: str) -> str:
+    """What lists modules in a text: all after a colon, or the text itself where it says nothing else."""
+    lowered = text.strip().lower()
+    _, colon, named = lowered.partition(":")
+    if colon:
+        return named
+    known = [word.pattern for word in _words("recompute", "modules")] + _document()["recompute"]["unpriced_modules"]
+    parts = [part for part in re.split(r"[^a-z_]+", lowered) if part]
+    return lowered if parts and all(any(re.fullmatch(p, part) for p in known) for part in parts) else ""
 
 
 @lru_cache(maxsize=4096)

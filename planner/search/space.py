@@ -122,7 +122,10 @@ def mesh_candidates(request: SearchRequest) -> Columns:
     size = sizes[batches]
     # A micro-batch larger than a replica's share is no candidate, except the smallest, which stands for the batch rule.
     keep = (size * dp <= batch) | (batches == 0)
-    keep &= ep * etp <= tp * cp * dp
+    # Where pins leave no stage with ranks enough for the experts, the meshes stay, so that the rule can be named.
+    enough_ranks = ep * etp <= tp * cp * dp
+    if scenario.framework.rules is None or (keep & enough_ranks).any():
+        keep &= enough_ranks
     # etp is 1 or tp unless pinned: other splits of a narrow expert only add communication.
     if constraints.pinned("etp") is None:
         keep &= (etp == 1) | (etp == tp)

@@ -1,0 +1,235 @@
+"""Peaks of memory that people read off their runs, each as the figure that they read: allocated, reserved or device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from costmodel.calibration.calibration import load_calibration
+from costmodel.catalog.model_catalog import load_model
+from costmodel.layers import total
+from costmodel.spec.plan import RECOMPUTES
+from tests.published.user_cases import GB, GIB, check_of, each, predicted, reported, scenario_for
+from tests.scenarios import broken_down, plan_row, scenario_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peak:
+    """A run as far as it is known, and what its check says of its peak; ``assumed`` is what the thread leaves open."""
+
+    report: str
+    run: dict[str, Any]
+    assumed: dict[str, Any] = field(default_factory=dict)
+    fails: str = ""
+
+
+ONE_REPLICA_EACH = {"tp": 1, "pp": 1, "zero_stage": "full_shard"}
+# The shape that the report gives: DeepSeek-V2-Lite's.
+DEEPSEEK_16B = {
+    "framework": "torchtitan",
+    "model_name": "deepseek-v2-lite",
+    "accelerator": "H100-80GB",
+    "devices": 8,
+    "dp": 8,
+    "tp": 1,
+    "pp": 1,
+    "ep": 8,
+    "seq_len": 4096,
+    "recompute": "selective",
+    "mem_kind": "reserved",
+}
+LLAMA_70B = ONE_REPLICA_EACH | {"model_name": "llama-2-70b", "accelerator": "A100-80GB"}
+SIXTEEN = LLAMA_70B | {"framework": "llama-recipes FSDP", "devices": 16, "dp": 16, "precision": "pure bf16"}
+EIGHT = LLAMA_70B | {"framework": "torchtune", "devices": 8, "dp": 8, "precision": "bf16"}
+CHECKPOINTED = {"micro_batch": 1, "recompute": "full", "seq_len": 2048}
+GPT_774M = {
+    "framework": "Megatron-LM",
+    "model_name": "gpt2-large",
+    "layers": 36,
+    "hidden": 1280,
+    "heads": 20,
+    "ffn_hidden": 5120,
+    "vocab": 50304,
+    "swiglu": False,
+    "tied_embeddings": True,
+    "accelerator": "V100-32GB",
+    "devices": 1,
+    "tp": 1,
+    "pp": 1,
+    "dp": 1,
+    "precision": "fp16",
+    "sp": False,
+}
+# The request that failed, 786 MiB, is 4 bytes for each of 50,304 logits of exactly 4,096 tokens.
+FOUR_OF_1024 = {"micro_batch": 4, "global_batch": 4, "seq_len": 1024, "recompute": "none"}
+
+PURE_BF16 = "there is no recipe of pure bf16 training (no 32-bit copy, gradients or moments)"
+PEAKS = [
+    Peak(
+        report="uc-008",
+        run=DEEPSEEK_16B,
+        assumed={"micro_batch": 2, "global_batch": 16},
+        fails="the local batch isn't given; at 2, the largest that is predicted to fit, the peak is just below",
+    ),
+    Peak(report="uc-018", run=SIXTEEN, assumed=CHECKPOINTED | {"global_batch": 16}, fails=PURE_BF16),
+    Peak(
+        report="uc-019",
+        run=ONE_REPLICA_EACH
+        | {
+            "framework": "llama-recipes FSDP",
+            "model_name": "llama-2-13b",
+            "accelerator": "A100-80GB",
+            "devices": 8,
+            "dp": 8,
+            "micro_batch": 4,
+            "global_batch": 32,
+        },
+        assumed={"seq_len": 4096},  # the model's own context
+    ),
+    Peak(
+        report="uc-021",
+        run=EIGHT | {"offload": "optimizer"},
+        assumed=CHECKPOINTED | {"global_batch": 8},
+        fails=PURE_BF16,
+    ),
+    Peak(
+        report="uc-024",
+        run=GPT_774M,
+        assumed=FOUR_OF_1024,
+        fails="the run died on its way to the peak; with the scores of 36 layers the whole step is predicted at 42 GiB",
+    ),
+    Peak(
+        report="uc-032",
+        run={
+            "framework": "Megatron-Bridge",
+            "model_name": "moonlight-16b-a3b",
+            "accelerator": "H100-80GB",
+            "devices": 8,
+            "tp": 2,
+            "pp": 1,
+            "cp": 1,
+            "dp": 4,
+            "ep": 8,
+            "micro_batch": 1,
+            "global_batch": 4,
+            "seq_len": 4096,
+            "recompute": "none",
+        },
+        fails="at 18 bytes a parameter the experts' state alone has 32 of the measured 37 GB: this run kept gradients "
+        "or moments in fewer bits, which the report doesn't say",
+    ),
+    Peak(
+        report="uc-052",
+        run={
+            "framework": "aicb + Megatron",
+            "layers": 32,
+            "hidden": 4096,
+            "ffn_hidden": 10880,
+            "heads": 32,
+            "devices": 32,
+            "tp": 8,
+            "pp": 1,
+            "dp": 4,
+            "micro_batch": 1,
+            "seq_len": 4096,
+            "dist_opt": False,  # 12 bytes of optimizer for each parameter of the rank
+            "mem_kind": "nvidia-smi",
+        },
+        assumed={"global_batch": 4},
+    ),
+]
+
+
+@each(PEAKS)
+def test_peak_memory_is_within_the_band_of_the_report(case: Peak) -> None:
+    check = check_of(case.report)
+    low, high = (bound * GIB for bound in check["gib"]) if "gib" in check else (bound * GB for bound in check["gb"])
+    peak = predicted(case.report, **case.run, **case.assumed).peak_mem_gb
+    assert peak is not None
+    assert low <= peak * GIB <= high, f"{peak:.2f} GiB"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overflow:
+    """A run that didn't fit, or would not."""
+
+    report: str
+    run: dict[str, Any]
+    fails: str = ""
+
+
+@each(
+    [
+        Overflow(report="uc-008", run=DEEPSEEK_16B | {"micro_batch": 4, "global_batch": 32}),
+        Overflow(report="uc-018", run=SIXTEEN | CHECKPOINTED | {"global_batch": 16, "accelerator": "V100-32GB"}),
+        Overflow(report="uc-021", run=EIGHT | CHECKPOINTED | {"global_batch": 8}),
+        Overflow(report="uc-024", run=GPT_774M | FOUR_OF_1024),
+    ]
+)
+def test_what_overflowed_is_predicted_not_to_fit(case: Overflow) -> None:
+    assert predicted(case.report, **case.run).feasible is False
+
+
+@reported("uc-008")
+def test_a_smaller_local_batch_makes_the_preset_fit() -> None:
+    assert predicted("uc-008", **DEEPSEEK_16B, micro_batch=2, global_batch=16).feasible is True
+
+
+@reported("uc-039")
+def test_state_and_speed_of_405b_on_128_devices() -> None:
+    """tp 8 and FSDP over 16, a sequence on each replica; the speed is for the recompute that fits."""
+    check = check_of("uc-039")
+    scenario = scenario_for(
+        "llama-3.1-405b",
+        framework="torchtitan",
+        cluster="h100-nvl-8x400g",
+        devices=128,
+        batch=16,
+        calibration=load_calibration(),
+    )
+    memory = broken_down(scenario, plan_row(16, tp=8, dp=16, zero_stage=3)).memory
+    state = sum(float(memory[name][0, 0]) for name in ("parameters", "gradients", "optimizer")) / GIB
+    run = predicted(
+        "uc-039",
+        framework="torchtitan",
+        model_name="llama-3.1-405b",
+        accelerator="H100-94GB",
+        devices=128,
+        tp=8,
+        pp=1,
+        dp=16,
+        micro_batch=1,
+        global_batch=16,
+        seq_len=8192,
+    )
+    assert check["gib"][0] <= state <= check["gib"][1]
+    assert run.feasible
+    assert run.step_time_s
+    assert check["tps"][0] <= 16 * 8192 / run.step_time_s / 128 <= check["tps"][1]
+
+
+@reported("uc-032")
+@reported("uc-108")
+@pytest.mark.parametrize("model", ["moonlight-16b-a3b", "llama-3-8b", "gpt-neox-20b"])
+def test_recomputing_a_fused_attention_core_saves_next_to_nothing(model: str) -> None:
+    low, high = check_of("uc-108")["range"]
+    scenario = scenario_of(model, devices=8, global_batch_size=8, seq_len=4096, selective_modules=("core_attn",))
+    kept, again = (
+        float(broken_down(scenario, plan_row(8, dp=8, recompute=RECOMPUTES.index(policy))).peak_bytes[0])
+        for policy in ("none", "selective")
+    )
+    assert low <= (kept - again) / kept <= high
+
+
+@reported("uc-054")
+@pytest.mark.parametrize("hidden", [2048, 4096])
+def test_the_ends_of_a_pipeline_hold_more_than_its_middle(hidden: int) -> None:
+    """One layer a stage, as in the report: the embedding and the head weigh as much as a layer."""
+    sizes = {"hidden_size": hidden, "ffn_hidden_size": 4 * hidden, "num_layers": 8, "num_heads": 16, "num_kv_heads": 16}
+    model = load_model("gpt2").model_copy(update=sizes)
+    scenario = scenario_of(model, devices=8, global_batch_size=8, seq_len=1024)
+    full = broken_down(scenario, plan_row(8, pp=8))
+    first, *middle, last = total(full.memory)[0].tolist()
+    assert min(first, last) > max(middle)
