@@ -117,6 +117,24 @@ class Parameters:
 PARAMETER_NAMES: tuple[str, ...] = tuple(field.name for field in fields(Parameters))
 
 
+# Shares of what hardware can do at most.
+_SHARES_OF_ONE = frozenset(
+    {
+        "gemm_efficiency",
+        "attention_efficiency",
+        "pointwise_efficiency",
+        "scale_up_efficiency",
+        "scale_out_efficiency",
+        "pcie_efficiency",
+        "dp_overlap_share",
+        "fsdp_overlap_share",
+        "usable_fraction",
+    }
+)
+# Others divide something, or scale a whole term.
+_MAY_BE_ZERO = frozenset(name for name in PARAMETER_NAMES if name.endswith(("_s", "_share", "_bytes", "_half")))
+
+
 class ParameterRow(Frozen):
     """One value with what it applies to (None: anything), where it comes from and how sure it is."""
 
@@ -267,4 +285,10 @@ def _read(file: Traversable) -> Calibration:
     unknown = {row.name for row in calibration.parameters} - set(PARAMETER_NAMES)
     if unknown:
         raise UnknownName("calibration.parameters.name", min(unknown), PARAMETER_NAMES)
+    for position, row in enumerate(calibration.parameters):
+        field = f"calibration.parameters[{position}].value"
+        if row.name in _SHARES_OF_ONE and row.value > 1.0:
+            raise InvalidInput(field, row.value, f"{row.name} is a share, at most 1 is possible")
+        if row.value == 0.0 and row.name not in _MAY_BE_ZERO:
+            raise InvalidInput(field, row.value, f"{row.name} has to be above 0")
     return calibration

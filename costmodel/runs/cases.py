@@ -7,7 +7,7 @@ would use is a candidate, and the fastest candidate that fits stands for the run
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from costmodel.calibration.calibration import Calibration
 from costmodel.catalog.framework_catalog import framework_in_era, load_optimizer, recognise_framework
@@ -46,6 +46,11 @@ class Case:
     rows: tuple[PlanRow, ...]
     notes: tuple[str, ...]
 
+    @cached_property
+    def question(self) -> tuple[object, ...]:
+        """Equal for cases with the same scenario and the same candidates."""
+        return self.key, tuple(tuple(row.values()) for row in self.rows)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Unpriced:
@@ -66,7 +71,7 @@ class _Cases:
         try:
             return self._case(run)
         except InvalidInput as error:
-            return Unpriced(run=run, reason=str(error))
+            return Unpriced(run=run, reason="; ".join((*run.problems, str(error))))
 
     def _case(self, run: Run) -> Case | Unpriced:
         missing = [name for name in ("seq_len", "global_batch") if getattr(run, name) is None]
@@ -74,10 +79,10 @@ class _Cases:
         if devices is None:
             missing.append("devices")
         if missing or devices is None or run.seq_len is None or run.global_batch is None:
-            return Unpriced(run=run, reason=f"not stated: {', '.join(missing)}")
+            return Unpriced(run=run, reason="; ".join((*run.problems, f"not stated: {', '.join(missing)}")))
         found = model_of(run)
         if found.spec is None:
-            return Unpriced(run=run, reason="; ".join(found.notes))
+            return Unpriced(run=run, reason="; ".join((*run.problems, *found.notes)))
         accelerator = recognise_accelerator(run.accelerator)
         notes = [*run.problems, *found.notes]
         if accelerator.note:
@@ -90,6 +95,8 @@ class _Cases:
         notes += said
         if modules is not None:
             framework = _with_modules(framework, modules)
+        elif recompute == "selective" and not framework.selective_modules:
+            notes.append(f"{framework.title} recomputes whole layers or nothing: selective is priced as nothing")
         optimizer = _optimizer(run, notes)
         sequence_parallel = run.sp is not False or found.spec.moe is not None
         key = (
@@ -163,7 +170,10 @@ def _framework(run: Run, precision: str, notes: list[str]) -> FrameworkSpec:
     if not known:
         what = f"framework {run.framework!r} is not known" if run.framework else "framework blank"
         notes.append(f"{what}: {framework.name} taken")
-    framework = framework_in_era(framework, precision, _uses_sequence_parallel(run))
+    era = framework_in_era(framework, run.framework, precision, _uses_sequence_parallel(run))
+    if era is not framework:
+        notes.append(f"framework {run.framework!r} in {precision}, as the row describes it, is priced as {era.title}")
+        framework = era
     if precision not in framework.gradient_bytes:
         notes.append(f"{framework.title} says nothing of {precision} gradients: the widest that it has are taken")
         framework = _with_gradients(framework, precision)
@@ -187,7 +197,8 @@ def _with_modules(framework: FrameworkSpec, modules: tuple[str, ...]) -> Framewo
 
 
 def _optimizer(run: Run, notes: list[str]) -> OptimizerRecipe:
-    offload = words.offload_of(run.offload or _offload_in_notes(run))
+    offload, said = words.offload_of(run.offload or _offload_in_notes(run))
+    notes += said
     if offload == "none":
         return load_optimizer("adamw")
     if offload != "optimizer":

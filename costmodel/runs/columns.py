@@ -50,8 +50,8 @@ def _count(most: int, *, least: int = 1) -> Any:
     return _column(None, Column(kind="count", least=least, most=most))
 
 
-def _amount(most: float, *, zero: bool = False) -> Any:
-    return _column(None, Column(kind="amount", most=most, above_least=not zero))
+def _amount(most: float, *, least: float = 0.0, zero: bool = False) -> Any:
+    return _column(None, Column(kind="amount", least=least, most=most, above_least=not zero))
 
 
 def _flag() -> Any:
@@ -105,8 +105,8 @@ class Run:
     accelerator: str = _text()
     devices: int | None = _count(_MOST_DEVICES)
     devices_per_node: int | None = _count(_MOST_DEVICES)
-    intra_node_bw_gbs: float | None = _amount(1e6)
-    inter_node_bw_gbps_per_device: float | None = _amount(1e6)
+    intra_node_bw_gbs: float | None = _amount(1e6, least=0.001)
+    inter_node_bw_gbps_per_device: float | None = _amount(1e6, least=0.01)  # 1.25 MB/s
     precision: str = _text()
     tp: int | None = _count(_MOST_DEVICES)
     sp: bool | None = _flag()

@@ -1,7 +1,7 @@
 """What cannot be true together in one run: each value may be right, but not all of them.
 
-Such a row is still used: whoever prices it decides what to believe. An axis that is not stated counts as 1. A plan that
-frameworks refuse (more stages than layers) contradicts nothing: somebody may have tried it.
+Such a row is still used: whoever prices it decides what to believe. An axis that is not stated contradicts nothing,
+nor does a plan that frameworks refuse (more stages than layers): somebody may have tried it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _model(run: Run) -> Iterator[tuple[str, str]]:
 
 def _mesh(run: Run) -> Iterator[tuple[str, str]]:
     tp, pp, cp = run.tp or 1, run.pp or 1, run.cp or 1
-    if run.devices and run.dp and tp * pp * cp * run.dp != run.devices:
+    if run.devices and run.dp and run.tp and run.pp and tp * pp * cp * run.dp != run.devices:
         yield "devices", f"tp {tp} x pp {pp} x cp {cp} x dp {run.dp} is not {run.devices}"
     elif run.devices and run.devices % (tp * pp * cp):
         yield "devices", f"tp {tp} x pp {pp} x cp {cp} does not divide {run.devices}"
@@ -57,5 +57,5 @@ def _measured(run: Run) -> Iterator[tuple[str, str]]:
         implied = run.global_batch * run.seq_len / (rate * run.devices)
         if abs(implied - step) > _ROUNDING * step:
             yield "measured_step_time_s", f"{step:g} s, but the tokens per second make it {implied:.3g} s"
-    if run.outcome == "oom" and step:
+    if run.outcome.strip().lower() == "oom" and step:
         yield "outcome", "oom, but a step time was measured"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -11,12 +10,12 @@ from costmodel.catalog import folders
 from costmodel.catalog.model_catalog import load_model, model_names
 from costmodel.errors import InvalidInput
 from costmodel.runs.columns import Run
-from costmodel.runs.words import model_defaults
+from costmodel.runs.model_words import leading_dense_layers, model_defaults, mtp_layers
+from costmodel.runs.named_models import FAR_OFF, model_called
 from costmodel.spec.model import Mla, ModelSpec, Moe
 from costmodel.spec.validation import build
 
 _BILLION = 10**9
-_FAR_OFF = 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,22 +57,29 @@ def model_of(run: Run) -> FoundModel:
 @lru_cache(maxsize=8192)
 def _model(shape: tuple[object, ...], _: Path | None) -> FoundModel:
     run = Run(id="", **dict(zip(_SHAPE, shape, strict=True)))  # type: ignore[arg-type]
-    named = _by_name(run.model_name)
+    named = model_called(run.model_name)
     if run.layers is None or run.hidden is None:
         return _without_shape(run, named)
     if named is not None and _agrees(run, named):
-        return FoundModel(spec=named)
+        return FoundModel(spec=_with_stated_mtp(run, named))
     return _from_columns(run, named)
+
+
+def _with_stated_mtp(run: Run, model: ModelSpec) -> ModelSpec:
+    stated = mtp_layers(run.arch_notes)
+    return model if stated is None else model.model_copy(update={"num_mtp_layers": stated})
 
 
 def _without_shape(run: Run, named: ModelSpec | None) -> FoundModel:
     """From the name, else from the number of parameters."""
-    if named is not None:
-        return FoundModel(spec=named, notes=(f"shape not given: {named.name} of the catalog taken by its name",))
+    if named is not None and _agrees(run, named) and _is_as_large(run, named):
+        spec = _with_stated_mtp(run, named)
+        return FoundModel(spec=spec, notes=(f"shape not given: {named.name} of the catalog taken by its name",))
     if run.n_params_b is None or run.experts:
-        return FoundModel(
-            spec=None, notes=(f"model {run.model_name!r}: neither its shape nor a known name nor its size is given",)
-        )
+        what = "neither its shape nor a known name nor its size is given"
+        if named is not None:
+            what = f"it is not {named.name} of the catalog by what the row says, and its shape is not given"
+        return FoundModel(spec=None, notes=(f"model {run.model_name!r}: {what}",))
     layers, hidden = _ladder(run)
     sized = _with_shape(run, layers, hidden)
     found = _from_columns(sized, None)
@@ -101,9 +107,17 @@ def _ladder(run: Run) -> tuple[int, int]:
     return layers, hidden
 
 
+def _is_as_large(run: Run, model: ModelSpec) -> bool:
+    """Whether the row's count is that of the model, with or without what predicts further tokens; if it has one."""
+    counts = (model.params.total / _BILLION, model.params.with_mtp / _BILLION)
+    return run.n_params_b is None or any(abs(count / run.n_params_b - 1.0) <= FAR_OFF for count in counts)
+
+
 def _agrees(run: Run, model: ModelSpec) -> bool:
     """Whether every shape column that is filled says what the catalog's model has."""
     moe = model.moe
+    dense, step, _ = leading_dense_layers(run.moe_dense_layers)
+    shared = moe.shared_expert_ffn_hidden_size // moe.expert_ffn_hidden_size if moe else 0
     pairs = (
         (run.layers, model.num_layers),
         (run.hidden, model.hidden_size),
@@ -114,6 +128,13 @@ def _agrees(run: Run, model: ModelSpec) -> bool:
         (run.experts or None, moe.num_experts if moe else 0),
         (run.top_k or None, moe.top_k if moe else 0),
         (run.moe_ffn_hidden or None, moe.expert_ffn_hidden_size if moe else 0),
+        (run.n_shared_experts, shared) if moe else (None, 0),
+        (dense, moe.num_dense_layers) if moe and run.moe_dense_layers else (None, 0),
+        (step, moe.layer_step) if moe and run.moe_dense_layers else (None, 0),
+        (run.head_dim, model.head_dim) if model.mla is None else (None, 0),
+        (run.mla, model.mla is not None),
+        (run.swiglu, model.gated_mlp),
+        (run.tied_embeddings, model.tie_word_embeddings),
     )
     return all(found is None or found == own for found, own in pairs)
 
@@ -150,14 +171,14 @@ def _from_columns(run: Run, named: ModelSpec | None) -> FoundModel:
         "tie_word_embeddings": bool(run.tied_embeddings),
         "mla": mla,
         "moe": _experts(run, ffn, notes),
-        "num_mtp_layers": 1 if re.search(r"\bwith 1 mtp", run.arch_notes.lower()) else 0,
+        "num_mtp_layers": mtp_layers(run.arch_notes) or 0,
     }
     try:
         spec = build(ModelSpec, fields, "model")
     except InvalidInput as error:
         return FoundModel(spec=None, notes=(f"shape of model {run.model_name!r}: {error}",))
     total = spec.params.total / _BILLION
-    if run.n_params_b and abs(total / run.n_params_b - 1.0) > _FAR_OFF:
+    if run.n_params_b and abs(total / run.n_params_b - 1.0) > FAR_OFF:
         notes.append(f"the shape has {total:.3g}B parameters, n_params_b says {run.n_params_b:g}")
     return FoundModel(spec=spec, notes=tuple(notes))
 
@@ -166,13 +187,16 @@ def _experts(run: Run, ffn: int, notes: list[str]) -> Moe | None:
     if not run.experts or run.experts < 2:
         return None
     width = run.moe_ffn_hidden or ffn
+    if not run.moe_ffn_hidden:
+        notes.append(f"moe_ffn_hidden blank: {width}")
     top_k = run.top_k or 1
     if run.top_k is None:
         notes.append("top_k blank: 1")
-    text = run.moe_dense_layers.lower()
-    first = re.search(r"first (\d+)", text)
-    dense = min(int(first.group(1)[:6]) if first else 0, run.layers or 0)
-    every = 2 if re.search(r"every (other|2nd|second)", text) else 1
+    dense, every, said = leading_dense_layers(run.moe_dense_layers)
+    notes += said
+    if dense > (run.layers or 0):
+        notes.append(f"{dense} dense layers of {run.layers}: all are taken to be dense")
+        return None
     return Moe(
         num_experts=run.experts,
         top_k=min(top_k, run.experts),
@@ -195,30 +219,3 @@ def _latent(run: Run, heads: int) -> Mla:
 @lru_cache(maxsize=4)
 def _latent_models(_: Path | None) -> tuple[ModelSpec, ...]:
     return tuple(model for model in map(load_model, model_names()) if model.mla is not None)
-
-
-def _by_name(text: str) -> ModelSpec | None:
-    """The model whose whole name the text begins with, the longest such; else the shortest that begins with the text.
-
-    ``Nemotron_3_Nano`` and ``nemotron-3-nano-30b-a3b`` begin alike, whatever separates their words.
-    """
-    wanted = "".join(_words_of(text))
-    if not any(letter.isdigit() for letter in wanted):
-        return None  # a family's name, not a model's
-    said, unfinished = [], []
-    for name in model_names():
-        words = _words_of(name)
-        whole = "".join(words)
-        number_goes_on = whole[-1].isdigit() and wanted[len(whole) :][:1].isdigit()
-        if wanted.startswith(whole) and not number_goes_on:
-            said.append(name)
-        elif any(wanted == "".join(words[:count]) for count in range(1, len(words))):
-            unfinished.append(name)
-    if said:
-        return load_model(min(said, key=lambda name: (-len(name), name)))
-    return load_model(min(unfinished, key=lambda name: (len(name), name))) if unfinished else None
-
-
-def _words_of(text: str) -> list[str]:
-    """Runs of letters and runs of digits."""
-    return re.findall(r"[a-z]+|\d+", text.lower())

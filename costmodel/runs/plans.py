@@ -14,6 +14,8 @@ from costmodel.stages import Layout
 
 PlanRow = dict[str, int]
 
+# What searches try, too.
+_LARGEST_MICRO_BATCH = 64
 # Some frameworks let stages be empty; beyond this, a row is a mistake.
 _MOST_CHUNKS_PER_LAYER = 4
 
@@ -27,6 +29,8 @@ def plans_of(
     if scenario.model.moe is None and ep * etp > 1:
         notes.append(f"ep {ep} and etp {etp} mean nothing for a model without experts")
         ep = etp = 1
+    if scenario.model.moe is not None and scenario.model.moe.num_experts % ep:
+        notes.append(f"ep {ep} doesn't divide {scenario.model.moe.num_experts} experts")
     for tp, pp in _model_parallel(run, scenario, devices, cp, notes):
         if pp * (run.vpp or 1) > _MOST_CHUNKS_PER_LAYER * (scenario.model.num_layers + 2):
             notes.append(f"pp {pp} * vpp {run.vpp or 1} are far more chunks than {scenario.model.num_layers} layers")
@@ -34,12 +38,14 @@ def plans_of(
         dp = run.dp if run.dp is not None and run.dp * tp * pp * cp == devices else devices // (tp * pp * cp)
         if dp < 1:
             continue
+        if tp * cp * dp % (ep * etp):
+            notes.append(f"ep {ep} * etp {etp} don't fold over tp {tp} * cp {cp} * dp {dp}")
         if dp * tp * pp * cp != devices:
             notes.append(f"tp {tp} * pp {pp} * cp {cp} don't divide devices {devices}: dp {dp} taken")
         elif run.dp is not None and run.dp != dp:
             notes.append(f"dp {run.dp} contradicts devices {devices} = tp {tp} * pp {pp} * cp {cp} * dp: dp {dp} taken")
         for micro in _micro_batches(run, batch, dp, notes):
-            sharding = _sharding(run, scenario, dp)
+            sharding = _sharding(run, scenario, dp, notes)
             stages = _stages(run, scenario, pp, notes)
             for recompute in policies:
                 yield {
@@ -96,13 +102,14 @@ def _micro_batches(run: Run, batch: int, dp: int, notes: list[str]) -> list[int]
         return [run.micro_batch]
     per_replica = max(batch // dp, 1)
     notes.append("micro_batch not stated: the fastest that fits is taken")
-    return [size for size in _powers(per_replica) if per_replica % size == 0]
+    return [size for size in _powers(min(per_replica, _LARGEST_MICRO_BATCH)) if per_replica % size == 0]
 
 
-def _sharding(run: Run, scenario: Scenario, dp: int) -> PlanRow:
-    word = words.sharding_of(run.zero_stage)
-    if word is not None:
-        stage = int(word.means)
+def _sharding(run: Run, scenario: Scenario, dp: int, notes: list[str]) -> PlanRow:
+    stated, hybrid, said = words.sharding_of(run.zero_stage)
+    notes += said
+    if stated is not None:
+        stage = stated
     elif run.dist_opt is not None:
         stage = 1 if run.dist_opt else 0
     else:
@@ -110,7 +117,7 @@ def _sharding(run: Run, scenario: Scenario, dp: int) -> PlanRow:
     if stage == 0:
         return {"zero_stage": 0, "dp_shard": 1, "dp_replicate": dp}
     group = words.shard_group_of(run.overlap_notes) or words.shard_group_of(run.zero_stage)
-    if group is None and word is not None and word.hybrid:
+    if group is None and hybrid:
         group = scenario.cluster.devices_per_node
     shard = gcd(dp, group) if group is not None else dp
     return {"zero_stage": stage, "dp_shard": shard, "dp_replicate": dp // shard}

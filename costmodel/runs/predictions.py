@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -21,7 +21,7 @@ from costmodel.scenario import Scenario
 from costmodel.table import PlanTable, StageTable, stage_table_of
 
 _GIB = 2**30
-_CASES_AT_ONCE = 4096
+_STAGES_AT_ONCE = 50_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,31 +40,46 @@ class _Priced:
 def predict_runs(runs: Sequence[Run], calibration: Calibration | None = None) -> list[RunPrediction]:
     """One prediction per run, in order. A run that can't be expressed keeps its id and says why."""
     found = cases_of(tuple(runs), calibration or load_calibration())
-    cases = [case for case in found if isinstance(case, Case)]
+    # Runs that ask the same are priced once: a file without plan columns is one question, thousands of times.
+    distinct: dict[tuple[object, ...], int] = {}
+    cases: list[Case] = []
+    for case in found:
+        if isinstance(case, Case) and case.question not in distinct:
+            distinct[case.question] = len(cases)
+            cases.append(case)
     if not cases:
         return [_unpriced(case) for case in found if isinstance(case, Unpriced)]
     priced = _price(cases)
     starts = np.cumsum([0, *(len(case.rows) for case in cases)])
-    predictions: list[RunPrediction] = []
-    position = 0
-    for case in found:
-        if isinstance(case, Unpriced):
-            predictions.append(_unpriced(case))
-            continue
-        predictions.append(_prediction(case, priced, int(starts[position])))
-        position += 1
-    return predictions
+    return [
+        _unpriced(case)
+        if isinstance(case, Unpriced)
+        else _prediction(case, priced, int(starts[distinct[case.question]]))
+        for case in found
+    ]
 
 
 def _unpriced(case: Unpriced) -> RunPrediction:
-    return RunPrediction(id=case.run.id, reason="; ".join((*case.run.problems, case.reason)))
+    return RunPrediction(id=case.run.id, reason=case.reason)
 
 
 def _price(cases: Sequence[Case]) -> _Priced:
     """All candidates of all cases, block by block, since a block holds every part of every stage."""
-    blocks = [_price_block(cases[start : start + _CASES_AT_ONCE]) for start in range(0, len(cases), _CASES_AT_ONCE)]
+    blocks = [_price_block(block) for block in _blocks(cases)]
     names = [field.name for field in fields(_Priced)]
     return _Priced(**{name: np.concatenate([getattr(block, name) for block in blocks]) for name in names})
+
+
+def _blocks(cases: Sequence[Case]) -> Iterator[Sequence[Case]]:
+    """Cases whose candidates have at most so many stages together, as far as one case has no more."""
+    start, cells = 0, 0
+    for position, case in enumerate(cases):
+        more = sum(row["pp"] for row in case.rows)
+        if position > start and cells + more > _STAGES_AT_ONCE:
+            yield cases[start:position]
+            start, cells = position, 0
+        cells += more
+    yield cases[start:]
 
 
 def _price_block(cases: Sequence[Case]) -> _Priced:
@@ -89,24 +104,20 @@ def _price_block(cases: Sequence[Case]) -> _Priced:
 
 
 def _prediction(case: Case, priced: _Priced, start: int) -> RunPrediction:
-    """The fastest candidate that the device can hold; where it holds none, the leanest.
-
-    Of a run that was made, what it left open is judged by all of the memory: whoever tuned it went as far as it went.
-    Whether it fits is judged by what is usable, as for any plan.
-    """
+    """The fastest candidate that fits; where none does, the leanest."""
     scenario, usable = case.scenario, case.scenario.usable_bytes
     rows = slice(start, start + len(case.rows))
     step, peak = priced.step_time_s[rows], priced.peak_bytes[rows]
-    holds = peak <= scenario.cluster.accelerator.memory_bytes
-    chosen = int(np.where(holds, step, np.inf).argmin()) if holds.any() else int(peak.argmin())
-    feasible = bool((peak <= usable).any())
+    fits = peak <= usable
+    feasible = bool(fits.any())
+    chosen = int(np.where(fits, step, np.inf).argmin()) if feasible else int(peak.argmin())
     row = case.rows[chosen]
     provenance, error = certainty_of(scenario, row)
     seconds = float(step[chosen])
     low, high = interval_of(seconds, error)
-    notes = list(case.notes)
+    notes = [*case.notes, *words.memory_figure_of(case.run.mem_kind).notes]
     if not feasible:
-        notes.append(f"needs {peak.min() / _GIB:.1f} GiB on its fullest stage, usable are {usable / _GIB:.1f}")
+        notes.append(f"needs {peak[chosen] / _GIB:.1f} GiB on its fullest stage, usable are {usable / _GIB:.1f}")
     return RunPrediction(
         id=case.run.id,
         feasible=feasible,
@@ -120,10 +131,11 @@ def _prediction(case: Case, priced: _Priced, start: int) -> RunPrediction:
 
 
 def _shown_bytes(case: Case, first: float, peak: float) -> float:
-    """The bytes that the row's own figure counts."""
-    kind = words.memory_kind_of(case.run.mem_kind) or case.scenario.framework.memory_kind
+    """The bytes that the row's own figure counts; what it leaves open is what the framework's logs print."""
+    figure, usual = words.memory_figure_of(case.run.mem_kind), case.scenario.framework.memory_kind
+    kind = figure.kind or usual
     parameters = case.scenario.resolved.parameters
-    shown = first if kind == "first_stage" else peak
+    shown = first if figure.first_stage or (not case.run.mem_kind.strip() and usual == "first_stage") else peak
     if kind in ("reserved", "device"):
         shown *= float(parameters.reserved_over_allocated)
     if kind == "device":

@@ -41,7 +41,7 @@ def write_predictions(path: str, predictions: Sequence[RunPrediction], field: st
         InvalidInput: the path names a directory, or a file in a directory that there isn't.
         OSError: the disk is full, or the directory may not be written to.
     """
-    target = expanded(path, field)
+    target = expanded(path, field).resolve()  # what a link points at is written, not the link
     if target.is_dir():
         raise InvalidInput(field, path, "it is a directory; name a file")
     if not target.parent.is_dir():

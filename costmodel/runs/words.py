@@ -7,74 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
-from typing import Any
 
-from costmodel.catalog.documents import read_mapping
 from costmodel.catalog.framework_catalog import load_precision
-from costmodel.spec.base import Frozen, PositiveFloat, PositiveInt
+from costmodel.runs.word_lists import document, found, takes_back, words_of
 from costmodel.spec.cluster import AcceleratorSpec
 from costmodel.spec.plan import CpCommType, Offload, Recompute
-from costmodel.spec.validation import build
 from costmodel.spec.workload import PrecisionRecipe
-
-
-class Word(Frozen):
-    """One pattern and what it means.
-
-    Attributes:
-        hybrid: sharded inside groups that are copies of each other.
-        note: what to tell of it, after the text itself.
-    """
-
-    pattern: str
-    means: str | int
-    hybrid: bool = False
-    note: str = ""
-
-
-class ModelDefaults(Frozen):
-    """What a model's blank columns are taken for."""
-
-    vocab: PositiveInt
-    head_dim: PositiveInt
-    ffn_over_hidden: PositiveFloat
-    gated_ffn_over_hidden: PositiveFloat
-    ffn_multiple: PositiveInt
-    layers_per_hidden: PositiveFloat
-    latent_attention: str
-
-
-@lru_cache(maxsize=1)
-def _document() -> dict[str, Any]:
-    return read_mapping(resources.files("costmodel.catalog") / "words.yaml", "words")
-
-
-@lru_cache(maxsize=32)
-def _words(*path: str) -> tuple[Word, ...]:
-    rows: Any = _document()
-    for key in path:
-        rows = rows[key]
-    return tuple(build(Word, row, "words") for row in rows)
-
-
-@lru_cache(maxsize=1)
-def model_defaults() -> ModelDefaults:
-    """What blank columns of a model are taken for."""
-    return build(ModelDefaults, _document()["model_defaults"], "words.model_defaults")
-
-
-def _found(text: str, *path: str) -> Word | None:
-    lowered = text.strip().lower()
-    return next((word for word in _words(*path) if re.search(word.pattern, lowered)), None)
 
 
 @lru_cache(maxsize=4096)
 def precision_of(text: str, accelerator: AcceleratorSpec) -> tuple[PrecisionRecipe, tuple[str, ...]]:
     """The recipe that a text names, or the nearest one that the device has hardware for."""
-    table = _document()["precision"]
-    word = _found(text, "precision", "words") if text.strip() else None
+    table = document()["precision"]
+    word = found(text, "precision", "words") if text.strip() else None
     notes: list[str] = []
     name = str(word.means) if word else table["unstated"]
     if word is None:
@@ -97,7 +44,9 @@ def recompute_of(text: str) -> tuple[Recompute | None, tuple[str, ...] | None, t
     """(policy or None where it isn't stated, modules where they are named, notes)."""
     if not text.strip():
         return None, None, ("recompute isn't stated: the fastest policy that fits is taken",)
-    word, listed = _found(text, "recompute", "words"), _listed_modules(text)
+    word, listed = found(text, "recompute", "words"), _listed_modules(text)
+    if word is None and takes_back(text):
+        return "none", None, ()
     if word is None and (not listed or ":" in text):
         return None, None, (f"recompute {text!r} is not known: the fastest policy that fits is taken",)
     means = word.means if word else "selective"
@@ -105,8 +54,8 @@ def recompute_of(text: str) -> tuple[Recompute | None, tuple[str, ...] | None, t
     policy: Recompute = next(name for name in ("none", "selective", "full") if name == means)
     if policy != "selective":
         return policy, None, tuple(notes)
-    modules = tuple(str(w.means) for w in _words("recompute", "modules") if re.search(w.pattern, listed))
-    unpriced = [p for p in _document()["recompute"]["unpriced_modules"] if re.search(p, listed)]
+    modules = tuple(str(w.means) for w in words_of("recompute", "modules") if re.search(w.pattern, listed))
+    unpriced = [p for p in document()["recompute"]["unpriced_modules"] if re.search(p, listed)]
     if unpriced:
         notes.append(f"recompute {text!r}: whole MLPs or experts have no selective price yet and count as kept")
     return policy, modules if listed else None, tuple(notes)
@@ -118,21 +67,28 @@ def _listed_modules(text: str) -> str:
     _, colon, named = lowered.partition(":")
     if colon:
         return named
-    known = [word.pattern for word in _words("recompute", "modules")] + _document()["recompute"]["unpriced_modules"]
+    known = [word.pattern for word in words_of("recompute", "modules")] + document()["recompute"]["unpriced_modules"]
     parts = [part for part in re.split(r"[^a-z_]+", lowered) if part]
     return lowered if parts and all(any(re.fullmatch(p, part) for p in known) for part in parts) else ""
 
 
 @lru_cache(maxsize=4096)
-def sharding_of(text: str) -> Word | None:
-    """What is sharded over data parallelism; None where the text doesn't say."""
-    return _found(text, "sharding", "words") if text.strip() else None
+def sharding_of(text: str) -> tuple[int | None, bool, tuple[str, ...]]:
+    """(ZeRO stage or None where the text doesn't say, whether it is sharded inside groups, notes)."""
+    if not text.strip():
+        return None, False, ()
+    word = found(text, "sharding", "words")
+    if word is None and takes_back(text):
+        return 0, False, ()
+    if word is None:
+        return None, False, (f"zero_stage {text!r} is not known: what the framework usually shards is taken",)
+    return int(word.means), word.hybrid, ()
 
 
 @lru_cache(maxsize=4096)
 def shard_group_of(text: str) -> int | None:
     """Over how many ranks the sharding goes, where a text says so."""
-    for pattern in _document()["sharding"]["group"]:
+    for pattern in document()["sharding"]["group"]:
         match = re.search(pattern, text.lower())
         if match:
             return int(match.group(1)[:9])
@@ -142,21 +98,54 @@ def shard_group_of(text: str) -> int | None:
 @lru_cache(maxsize=4096)
 def cp_comm_of(text: str, offered: Sequence[CpCommType]) -> CpCommType:
     """How context parallelism exchanges keys and values: as the text says, else as the framework does by default."""
-    word = _found(text, "context_parallel")
+    word = found(text, "context_parallel")
     default: CpCommType = offered[0] if offered else "p2p"
     return next((kind for kind in offered if word and kind == word.means), default)
 
 
 @lru_cache(maxsize=4096)
-def offload_of(text: str) -> Offload:
-    """What lives on the host."""
-    word = _found(text, "offload") if text.strip() else None
+def offload_of(text: str) -> tuple[Offload, tuple[str, ...]]:
+    """What lives on the host, and notes."""
+    if not text.strip():
+        return "none", ()
+    word = found(text, "offload")
     kinds: tuple[Offload, ...] = ("optimizer", "activations", "parameters")
-    return next((kind for kind in kinds if word and kind == word.means), "none")
+    kind = next((kind for kind in kinds if word and kind == word.means), None)
+    if kind is not None and not takes_back(text):
+        return kind, ()
+    if takes_back(text) or text.strip().lower() in ("none", "no", "0", "off", "false"):
+        return "none", ()
+    return "none", (f"offload {text!r} is not known: nothing is taken to be offloaded",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryFigure:
+    """Which bytes a run's memory column counts.
+
+    Attributes:
+        first_stage: whether of the first pipeline stage, rather than of the fullest.
+        kind: ``allocated``, ``reserved`` or ``device``; None where the text doesn't say.
+    """
+
+    first_stage: bool = False
+    kind: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=4096)
-def memory_kind_of(text: str) -> str | None:
-    """``first_stage``, ``reserved``, ``device`` or ``allocated``; None where the text doesn't say."""
-    word = _found(text, "memory_kind") if text.strip() else None
-    return str(word.means) if word else None
+def memory_figure_of(text: str) -> MemoryFigure:
+    """What ``mem_kind`` names; of several words the one that comes first."""
+    lowered, table = text.strip().lower(), document()["memory_kind"]
+    if not lowered:
+        return MemoryFigure()
+    first = bool(re.search(table["first_stage"], lowered))
+    places = [
+        (match.start(), str(word.means))
+        for word in words_of("memory_kind", "words")
+        if (match := re.search(word.pattern, lowered))
+    ]
+    if re.search(table["either"], lowered):
+        places = []
+    if not places and not first and not re.search(table["silent"], lowered):
+        return MemoryFigure(notes=(f"mem_kind {text!r} is not known: the framework's usual figure is taken",))
+    return MemoryFigure(first_stage=first, kind=min(places)[1] if places else None)

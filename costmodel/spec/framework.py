@@ -16,11 +16,13 @@ class EarlierEra(Frozen):
 
     Attributes:
         framework: that entry.
+        names: what both eras call it; a text with more in it speaks of today.
         precisions: recipes that tell such a run.
         without_sequence_parallel: whether tensor parallelism without it tells such a run.
     """
 
     framework: str
+    names: tuple[str, ...]
     precisions: tuple[str, ...] = ()
     without_sequence_parallel: bool = False
 

@@ -11,8 +11,8 @@ from costmodel.terms.term import Axes, Outputs, Term
 def _floor(f: Facts, x: Axes) -> Outputs:
     """Least seconds of one layer, forward and backward, for one micro-batch.
 
-    Measured floors: about 4.5 ms under nanotron on H100 whatever tp and micro-batch, and ``4 + 3.4 tp`` ms in
-    pipelines that leave the scale-up domain (docs/cost-model.md, "Host-bound layers").
+    One floor whatever tp and micro-batch, and in pipelines that leave the scale-up domain one that grows with tp, as a
+    sweep of nanotron on H100 shows (docs/cost-model.md, "Compute"); the calibration has both.
     """
     cal = f.cal
     leaves = (x.pp > 1.0) & (x.tp * x.cp * x.dp * x.pp > f.hardware.tier_devices[0])

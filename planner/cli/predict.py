@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -33,6 +34,8 @@ def predict(
     from costmodel.runs.reader import read_runs
 
     to_stdout = out == "-"
+    if not to_stdout and _same_file(runs, out):
+        raise InvalidInput("out", out, "it is the runs file; name another one")
     if to_stdout and as_json:
         raise InvalidInput("out", out, "--json takes stdout for the summary; name a file")
     rows = read_runs(runs)
@@ -64,6 +67,13 @@ def predict(
     )
     for reason, count in _counted(without)[:_SHOWN]:
         tell(f"  {count} x {reason}")
+
+
+def _same_file(first: str, second: str) -> bool:
+    try:
+        return Path(first).expanduser().samefile(Path(second).expanduser())
+    except (OSError, RuntimeError):
+        return False
 
 
 def _counted(reasons: Sequence[str]) -> list[tuple[str, int]]:

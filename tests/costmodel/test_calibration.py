@@ -234,3 +234,18 @@ def test_columns_of_parameters_keep_their_rows() -> None:
     assert columns.gemm_efficiency.tolist() == [0.25, 0.5]
     assert columns.overhead_bytes.tolist() == [1, 1]
     assert columns.gemm_efficiency.dtype == num(0).dtype
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("gemm_efficiency", 1.8, "at most 1"),
+        ("usable_fraction", 1.01, "at most 1"),
+        ("gemm_efficiency", 0, "above 0"),
+        ("compute_multiplier", 0, "above 0"),
+        ("gemm_alignment", 0, "above 0"),
+    ],
+)
+def test_a_value_that_no_hardware_can_have_is_refused(tmp_path: Path, name: str, value: float, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        load_calibration(written(tmp_path, row_of(name=name, value=value)))

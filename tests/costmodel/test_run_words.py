@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.catalog.cluster_catalog import load_accelerator
-from costmodel.runs import words
+from costmodel.runs import model_words, words
 
 H100, V100, GAUDI = load_accelerator("h100-sxm5-80gb"), load_accelerator("v100-sxm2-32gb"), load_accelerator("gaudi2")
 
@@ -95,30 +95,70 @@ def test_what_recompute_leaves_open_is_said(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "no checkpointing",
+        "gradient_checkpointing=False",
+        "activation checkpointing off",
+        "disabled (full)",
+        "remat none",
+        "not full",
+        "without recompute",
+    ],
+)
+def test_recompute_that_is_taken_back_is_none(text: str) -> None:
+    assert words.recompute_of(text) == ("none", None, ())
+
+
+@pytest.mark.parametrize("text", ["full, no offload", "gradient_checkpointing: true", "full (offload: off)"])
+def test_what_is_taken_back_beside_it_changes_nothing(text: str) -> None:
+    assert words.recompute_of(text)[0] == "full"
+
+
+@pytest.mark.parametrize("text", ["bf16 (no fp8)", "FP8 disabled", "bf16, fp8=False"])
+def test_a_format_that_is_taken_back_is_not_used(text: str) -> None:
+    assert words.precision_of(text, H100)[0].name == "bf16"
+
+
+@pytest.mark.parametrize(
     ("text", "stage"),
     [
         ("0", 0),
         ("ddp", 0),
         ("DDP", 0),
+        ("no", 0),
+        ("off", 0),
+        ("False", 0),
+        ("none", 0),
+        ("NO_SHARD", 0),
+        ("FSDP NO_SHARD", 0),
         ("1", 1),
         ("distopt", 1),
         ("zero-1", 1),
         ("Distributed Optimizer", 1),
         ("2", 2),
         ("SHARD_GRAD_OP", 2),
+        ("ZeRO stage 2", 2),
+        ("stage 2", 2),
+        ("zero_stage_2", 2),
         ("3", 3),
         ("3.0", 3),
         ("FSDP2", 3),
         ("FULL_SHARD", 3),
+        ("DeepSpeed ZeRO-3", 3),
         ("hsdp", 3),
         ("HYBRID_SHARD", 3),
     ],
 )
 def test_sharding(text: str, stage: int) -> None:
-    word = words.sharding_of(text)
-    assert word is not None
-    assert word.means == stage
-    assert word.hybrid == (text.lower().startswith("h"))
+    assert words.sharding_of(text) == (stage, text.lower().startswith("h"), ())
+
+
+@pytest.mark.parametrize("text", ["4", "zero", "some of it"])
+def test_sharding_that_is_not_known_is_said(text: str) -> None:
+    stage, _, notes = words.sharding_of(text)
+    assert stage is None
+    assert text in notes[0]
 
 
 @pytest.mark.parametrize(
@@ -127,6 +167,8 @@ def test_sharding(text: str, stage: int) -> None:
         ("zero1 group size 8 (hybrid zero)", 8),
         ("zero1 group size all DP", None),
         ("ZeRO-3 group size 64", 64),
+        ("hsdp group size 4", 4),
+        ("sharding group of 16", 16),
         ("", None),
     ],
 )
@@ -137,18 +179,85 @@ def test_shard_groups(text: str, group: int | None) -> None:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("rank 0 (first pipeline stage), GB; allocated or reserved not stated", "first_stage"),
-        ("GiB, rank-0 peak allocated", "first_stage"),
-        ("torch max_memory_allocated, GiB", "allocated"),
-        ("GiB, peak active", "allocated"),
-        ("GiB, max over ranks of torch max_memory_reserved", "reserved"),
-        ("nvidia-smi style", "device"),
-        ("max device memory used, worst node", "device"),
+        ("optimizer on the CPU", "optimizer"),
+        ("cpu", "optimizer"),
+        ("Activations", "activations"),
+        ("param offload", "parameters"),
+        ("", "none"),
+        ("none", "none"),
+        ("no offload of optimizer", "none"),
+        ("offload=False", "none"),
+    ],
+)
+def test_offload(text: str, kind: str) -> None:
+    assert words.offload_of(text) == (kind, ())
+
+
+def test_offload_that_is_not_known_is_said() -> None:
+    assert "somewhere" in words.offload_of("somewhere")[1][0]
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "kind"),
+    [
+        ("rank 0 (first pipeline stage), GB; allocated or reserved not stated", True, None),
+        ("GiB, rank-0 peak allocated", True, "allocated"),
+        ("rank 0 reserved", True, "reserved"),
+        ("torch max_memory_allocated, GiB", False, "allocated"),
+        ("GiB, peak active", False, "allocated"),
+        ("allocated after iteration 1 (reserved 72-73)", False, "allocated"),
+        ("GiB, max over ranks of torch max_memory_reserved", False, "reserved"),
+        ("nvidia-smi style", False, "device"),
+        ("nvml", False, "device"),
+        ("max device memory used, worst node", False, "device"),
+        ("rounded (~), kind not stated", False, None),
+        ("peak memory as printed (GB)", False, None),
+        ("", False, None),
+    ],
+)
+def test_memory_figures(text: str, first: bool, kind: str | None) -> None:
+    assert words.memory_figure_of(text) == words.MemoryFigure(first_stage=first, kind=kind)
+
+
+def test_a_memory_figure_that_is_not_known_is_said() -> None:
+    assert "what the fan says" in words.memory_figure_of("what the fan says").notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "dense", "step"),
+    [
+        ("", 0, 1),
+        ("none", 0, 1),
+        ("first 3", 3, 1),
+        ("first_k_dense=16", 16, 1),
+        ("3", 3, 1),
+        ("1 dense layer", 1, 1),
+        ("layers 0-15 dense", 16, 1),
+        ("every other", 0, 2),
+        ("every 4th has experts", 0, 4),
+    ],
+)
+def test_dense_layers(text: str, dense: int, step: int) -> None:
+    assert model_words.leading_dense_layers(text) == (dense, step, ())
+
+
+def test_dense_layers_that_are_not_understood_are_said() -> None:
+    assert model_words.leading_dense_layers("some of them")[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "layers"),
+    [
+        ("MLA; with 1 MTP layer", 1),
+        ("with 2 MTP layers", 2),
+        ("MTP depth 1", 1),
+        ("w/o MTP", 0),
+        ("no MTP", 0),
         ("", None),
     ],
 )
-def test_memory_kinds(text: str, kind: str | None) -> None:
-    assert words.memory_kind_of(text) == kind
+def test_multi_token_prediction(text: str, layers: int | None) -> None:
+    assert model_words.mtp_layers(text) == layers
 
 
 @given(st.text(max_size=200))
@@ -159,4 +268,6 @@ def test_no_text_is_an_error(text: str) -> None:
     words.shard_group_of(text)
     words.cp_comm_of(text, ("p2p", "a2a"))
     words.offload_of(text)
-    words.memory_kind_of(text)
+    words.memory_figure_of(text)
+    model_words.leading_dense_layers(text)
+    model_words.mtp_layers(text)

@@ -47,19 +47,52 @@ LLAMA = Run(
 )
 
 
+PLAN = plan_row(128, tp=2, pp=2, dp=16, zero_stage=1)
+
+
 def predicted(**changes: Any) -> RunPrediction:
     return predict_runs([replace(LLAMA, **changes)])[0]
 
 
 def test_a_row_is_priced_as_the_plan_that_it_names() -> None:
-    row = plan_row(128, tp=2, pp=2, dp=16, zero_stage=1)
-    plan = priced(scenario_of("llama-3.1-8b", "dgx-h100", 64, 128, 8192), row)
+    plan = priced(scenario_of("llama-3.1-8b", "dgx-h100", 64, 128, 8192), PLAN)
     found = predicted()
     assert found.step_time_s == pytest.approx(float(plan.step_time_s[0]), rel=1e-12)
     assert found.peak_mem_gb == pytest.approx(float(plan.peak_bytes[0]) / 2**30, rel=1e-12)
     assert found.feasible is True
     assert found.reason == ""
     assert found.step_time_low_s < found.step_time_s < found.step_time_high_s
+
+
+@pytest.mark.parametrize("framework", ["megatron-core 0.15", "NeMo 2", "Megatron-Bridge"])
+@pytest.mark.parametrize("changes", [{"sp": False}, {"precision": "fp16"}])
+def test_a_framework_of_today_is_priced_as_it_is(framework: str, changes: dict[str, Any]) -> None:
+    found = predicted(framework=framework, **changes)
+    plan = scenario_of("llama-3.1-8b", "dgx-h100", 64, 128, 8192, precision=changes.get("precision", "bf16"))
+    plan = plan.model_copy(update={"sequence_parallel": changes.get("sp", True)})
+    assert found.step_time_s == pytest.approx(float(priced(plan, PLAN).step_time_s[0]), rel=1e-12)
+    assert "2020-22" not in found.reason
+
+
+@pytest.mark.parametrize("changes", [{"sp": False}, {"precision": "fp16"}])
+def test_a_name_that_two_eras_share_is_told_by_how_it_trained(changes: dict[str, Any]) -> None:
+    found = predicted(framework="megatron", **changes)
+    assert "priced as Megatron-LM of 2020-22" in found.reason
+    assert "2020-22" not in predicted(framework="megatron").reason
+
+
+def test_rows_that_ask_the_same_are_priced_once_and_answered_each() -> None:
+    rows = [replace(LLAMA, id=str(n), tp=None, pp=None, dp=None, micro_batch=None, recompute="") for n in range(500)]
+    found = predict_runs(rows)
+    assert [prediction.id for prediction in found] == [str(n) for n in range(500)]
+    assert len({(prediction.step_time_s, prediction.reason) for prediction in found}) == 1
+
+
+def test_what_is_feasible_fits_as_it_is_shown() -> None:
+    usable = scenario_of("llama-3.1-8b", "dgx-h100", 64, 128, 8192).usable_bytes / 2**30
+    for seq_len in (8192, 16384, 32768, 65536):
+        found = predicted(recompute="", micro_batch=None, seq_len=seq_len, mem_kind="allocated")
+        assert found.feasible == (found.peak_mem_gb <= usable)  # type: ignore[operator]
 
 
 def test_one_row_in_one_row_out_in_order() -> None:
@@ -97,6 +130,10 @@ def test_an_id_alone_keeps_its_row_and_says_what_is_missing() -> None:
         ({"framework": "my own trainer"}, "my own trainer"),
         ({"precision": "int3"}, "int3"),
         ({"recompute": "as in the yaml"}, "as in the yaml"),
+        ({"zero_stage": "some"}, "some"),
+        ({"mem_kind": "what the fan says"}, "what the fan says"),
+        ({"offload": "somewhere"}, "somewhere"),
+        ({"framework": "nanotron", "recompute": "selective"}, "whole layers or nothing"),
         ({"dp": 7}, "dp 7 contradicts"),
         ({"micro_batch": 3}, "no multiple"),
         ({"ep": 8}, "without experts"),

@@ -148,3 +148,21 @@ def test_the_carried_runs_are_predicted_in_one_call(tmp_path: Path) -> None:
     rows = read(out)
     assert [row["id"] for row in rows] == [carried_run.id for carried_run in carried]
     assert all(row["reason"] for row in rows if not row["step_time_s"])
+
+
+def test_the_runs_file_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = written(tmp_path, [ROW])
+    before = runs.read_text(encoding="utf-8")
+    (tmp_path / "link.csv").symlink_to(runs)
+    for out in (runs, tmp_path / "link.csv"):
+        assert run(["predict", "--runs", str(runs), "--out", str(out)]) == 2
+        assert "it is the runs file" in capsys.readouterr().err
+    assert runs.read_text(encoding="utf-8") == before
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    runs, real, link = written(tmp_path, [ROW]), tmp_path / "real.csv", tmp_path / "link.csv"
+    link.symlink_to(real)
+    assert run(["predict", "--runs", str(runs), "--out", str(link)]) == 0
+    assert link.is_symlink()
+    assert len(read(real)) == 1
