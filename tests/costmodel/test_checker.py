@@ -14,6 +14,7 @@ from costmodel.catalog.model_catalog import load_model
 from costmodel.checker import check_plan
 from costmodel.errors import UnknownName
 from costmodel.rules import broken, broken_by, rules_for
+from costmodel.rules.selection import RULE_SETS
 from costmodel.scenario import Scenario
 from costmodel.spec.model import ModelSpec
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
@@ -185,8 +186,12 @@ def rows(draw: st.DrawFn, scenario: Scenario) -> dict[str, int]:
 @pytest.mark.parametrize("framework", framework_names())
 def test_the_checker_and_the_rules_agree_on_random_plans(framework: str) -> None:
     seen: Counter[str] = Counter()
+    # Frameworks under another one's rules, or under none of their own, add little.
+    examples = 120 if framework in RULE_SETS else 40
 
-    @settings(max_examples=120, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=examples, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
     @given(data=st.data())
     def agree(data: st.DataObject) -> None:
         scenario = data.draw(questions(framework))
@@ -204,12 +209,13 @@ def test_the_checker_and_the_rules_agree_on_random_plans(framework: str) -> None
             assert found == expected, (scenario.model.name, scenario.framework.version, row)
 
     agree()
-    assert seen["compared"] > 2000
-    assert seen["legal"] > 200
+    assert seen["compared"] > 15 * examples
+    assert seen["legal"] > examples
     spec = load_framework(framework)
     at_any_version = {rule.name for version in spec.versions for rule in rules_for(spec.at(version))}
     # A layout that can't be made has exactly two chunks more than layers: too rare to be drawn, test_rules.py has it.
-    assert at_any_version - set(seen) <= {"layout_feasible"}, "rules that no plan broke"
+    if framework in RULE_SETS:
+        assert at_any_version - set(seen) <= {"layout_feasible"}, "rules that no plan broke"
 
 
 LLAMA = scenario_of(load_model("llama-3.1-405b"), 16384, 2048, 8192)

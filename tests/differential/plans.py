@@ -65,9 +65,10 @@ LATENT = DENSE.model_copy(
 )
 
 
-def scenario_of(model: ModelSpec, framework: str, devices: int, batch: int, seq_len: int) -> Scenario:
+def scenario_of(model: ModelSpec, framework: str, devices: int, batch: int, seq_len: int, **offers: Any) -> Scenario:
+    """A question under the framework, with changes to what it offers."""
     scenario = scenarios.scenario_of(model, "dgx-h100", devices, batch, seq_len, calibration=scenarios.UNCALIBRATED)
-    return scenario.model_copy(update={"framework": load_framework(framework)})
+    return scenario.model_copy(update={"framework": load_framework(framework).model_copy(update=offers)})
 
 
 def drawn_row(scenario: Scenario, draw: random.Random) -> Row:
@@ -122,7 +123,7 @@ def chosen_rows(scenario: Scenario, *, seed: int, draws: int, legal: int, illega
     offered = {SCHEDULES.index(name) for name in scenario.framework.schedules}
     for _ in range(draws):
         row = drawn_row(scenario, draw)
-        if chunks_of(scenario, row) is None or row["schedule"] not in offered:
+        if chunks_of(scenario, row) is None or (row["pp"] > 1 and row["schedule"] not in offered):
             continue
         rules = frozenset(rule.name for rule, _ in broken(scenario, row))
         wanted = legal if not rules else illegal if len(rules) == 1 else 1
