@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from costmodel.arrays import num
+from costmodel.catalog.framework_catalog import load_framework
 from costmodel.catalog.model_catalog import load_model, model_names
 from costmodel.facts import Facts
 from costmodel.memory import stage_params
@@ -173,3 +174,15 @@ def test_tables_are_padded_as_megatron_pads_them(model: str, tp: int) -> None:
     scenario = scenario_of(model)
     table = PARAMETERS.evaluate(Facts.of(scenario), axes_of(tp=tp, ep=1, etp=1))["table_params"]
     assert table * tp == padded_vocab(scenario.model, tp) * scenario.model.hidden_size
+
+
+def test_shards_that_are_the_master_copy_carry_16_bytes() -> None:
+    """PyTorch FSDP's mixed precision: parameter, gradient and two moments in fp32; only what is gathered is cast.
+
+    Llama 3.1 405B on 128 devices as torchtitan trains it: 47.25 GiB of state (pytorch/torchtitan docs, July 2024).
+    """
+    scenario = scenario_of("llama-3.1-405b", devices=128).model_copy(update={"framework": load_framework("torchtitan")})
+    found = broken_down(scenario, plan_row(128, tp=8, dp=16, zero_stage=3))
+    state = sum(float(found.memory[term][0, 0]) for term in STATE)
+    assert state / 2**30 == pytest.approx(47.25, rel=0.01)
+    assert found.memory["gathered_parameters"][0, 0] < found.memory["parameters"][0, 0]
