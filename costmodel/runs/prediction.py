@@ -11,7 +11,8 @@ class RunPrediction:
 
     Attributes:
         feasible: whether the fullest stage fits into the usable memory; the framework's rules are not judged.
-        step_time_low_s, step_time_high_s: the interval that a measured step time should lie in, nine times of ten.
+        step_time_low_s, step_time_high_s: the interval that is meant to hold nine of ten measured step times;
+            docs/fidelity.md says how many of the published runs it does hold.
         peak_mem_gb: GiB, of what the run's ``mem_kind`` names.
         provenance: analytic, calibrated or measured; empty without a prediction.
         reason: what was assumed, fell back or stood in the way.
