@@ -9,6 +9,7 @@ also holds the logits, 4 bytes each.
 from __future__ import annotations
 
 from costmodel.runs.columns import Run
+from costmodel.runs.words import recompute_of, sharding_of
 
 _WEIGHT_BYTES = 2
 _GRADIENT_BYTES = 4
@@ -30,8 +31,9 @@ def total_params(run: Run) -> float | None:
 
 
 def recomputes_all(run: Run) -> bool:
-    """Whether every layer is recomputed."""
-    return run.recompute.lower().startswith("full")
+    """Whether every layer is recomputed, and not something that merely counts as that elsewhere (a note says so)."""
+    policy, _, notes = recompute_of(run.recompute)
+    return policy == "full" and not notes
 
 
 def data_parallel(run: Run) -> float:
@@ -91,10 +93,6 @@ def _state_bytes(run: Run) -> float:
 
 
 def _sharding(run: Run) -> int:
-    """ZeRO stage in a word: 0 nothing, 1 optimizer, 2 gradients too, 3 weights too."""
-    word = run.zero_stage.lower()
-    if word.isdigit():
-        return min(int(word), 3)
-    if "fsdp" in word or "hsdp" in word:
-        return 3
-    return 1 if "opt" in word or run.dist_opt else 0
+    """ZeRO stage: 0 nothing, 1 optimizer, 2 gradients too, 3 weights too; what nobody says is not sharded."""
+    stage, _, _ = sharding_of(run.zero_stage)
+    return int(run.dist_opt or False) if stage is None else stage
