@@ -1,4 +1,4 @@
-"""The use case of ``planner validate``: how right predictions are, beside two rules of thumb, and on unseen groups."""
+"""The use case of ``planner validate``: predictions against measurements, two rules of thumb, levels held out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from costmodel.calibration.calibration import DEFAULT_CALIBRATION, Calibration, 
 from costmodel.errors import InvalidInput
 from costmodel.fidelity.baselines import constant_mfu, one_line
 from costmodel.fidelity.devices import class_of, device_of
-from costmodel.fidelity.folds import held_out, in_sample
+from costmodel.fidelity.folds import levels_held_out, levels_in_sample
 from costmodel.fidelity.observed import Observed
 from costmodel.fidelity.predicted import Predicted
 from costmodel.fidelity.scores import Fidelity, score
@@ -30,35 +30,42 @@ class Validation:
 
     Attributes:
         runs: how many there are.
+        judged: how many of them are judged on time or memory.
+        not_judged: why the others are not, and how many.
         problems: what is wrong with their rows.
         planner: the figures of the predictions as they are.
-        in_sample, held_out: the same after levels were refitted, on all runs and on the other folds; None unless asked.
+        levels_in_sample, levels_held_out: the same after levels were refitted, on all runs and on the other folds; the
+            parameters below the levels stay. None unless asked.
         baselines: name -> its figures.
     """
 
     runs: int
+    judged: int
+    not_judged: dict[str, int]
     problems: tuple[str, ...]
     calibration: str
     folds: int | None
     planner: Fidelity
-    in_sample: Fidelity | None
-    held_out: Fidelity | None
+    levels_in_sample: Fidelity | None
+    levels_held_out: Fidelity | None
     baselines: dict[str, Fidelity]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: the planner's own figures at the top level."""
         found: dict[str, Any] = {
             "runs": self.runs,
+            "judged": self.judged,
+            "not_judged": self.not_judged,
             "calibration": self.calibration,
             "problems": list(self.problems),
             **self.planner.as_dict(),
             "baselines": {name: figures.as_dict() for name, figures in self.baselines.items()},
         }
-        if self.in_sample and self.held_out:
+        if self.levels_in_sample and self.levels_held_out:
             found |= {
                 "folds": self.folds,
-                "in_sample": self.in_sample.as_dict(),
-                "held_out": self.held_out.as_dict(),
+                "levels_in_sample": self.levels_in_sample.as_dict(),
+                "levels_held_out": self.levels_held_out.as_dict(),
             }
         return found
 
@@ -87,16 +94,19 @@ def validate(
     refitted: tuple[Fidelity | None, Fidelity | None] = (None, None)
     if folds is not None:
         classes = [class_of(run) for run in rows]
-        unseen = held_out(observed, predicted, classes, folds=folds)
-        refitted = (score(observed, in_sample(observed, predicted, classes)), score(observed, unseen))
+        inside = levels_in_sample(observed, predicted, classes)
+        outside = levels_held_out(observed, predicted, classes, folds=folds)
+        refitted = score(observed, inside), score(observed, outside)
     return Validation(
         runs=len(rows),
+        judged=observed.judged,
+        not_judged=observed.not_judged,
         problems=tuple(problems_of(rows)),
         calibration=used.name,
         folds=folds,
         planner=score(observed, predicted),
-        in_sample=refitted[0],
-        held_out=refitted[1],
+        levels_in_sample=refitted[0],
+        levels_held_out=refitted[1],
         baselines={
             "constant_mfu": score(observed, Predicted.of(constant_mfu(rows, device_of))),
             "one_line": score(observed, Predicted.of(one_line(rows, device_of))),

@@ -1,4 +1,8 @@
-"""Levels refitted on some groups and judged on the others, which no fit has seen."""
+"""Levels held out: refitted on some groups and judged on the others.
+
+Only a factor per class is refitted, on top of the predictions as they are. Whatever parameters those rest on stay, also
+where they were fitted to the very groups that are judged, so this is no error on runs that a fit has never seen.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,13 @@ FEWEST_FOLDS = 2
 MOST_FOLDS = 20
 
 
-def in_sample(observed: Observed, predicted: Predicted, classes: Sequence[Class]) -> Predicted:
+def levels_in_sample(observed: Observed, predicted: Predicted, classes: Sequence[Class]) -> Predicted:
     """The predictions with the levels that all their own runs support."""
     everything = np.ones(len(classes), dtype=bool)
     return predicted.slowed(_fitted(observed, predicted, classes, everything).factors(classes))
 
 
-def held_out(
+def levels_held_out(
     observed: Observed, predicted: Predicted, classes: Sequence[Class], *, folds: int, seed: int = 0
 ) -> Predicted:
     """The predictions with, for every run, the levels that the groups of the other folds support.

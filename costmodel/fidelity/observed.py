@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.fidelity.exclusions import Exclusion, Figure, default_exclusions, study_of
+from costmodel.fidelity.tasks_and_outcomes import is_offloaded, is_pretraining, outcome_of
+from costmodel.runs.cells import shown
 from costmodel.runs.columns import Run
 
 Floats = NDArray[np.float64]
@@ -18,8 +20,7 @@ Bools = NDArray[np.bool_]
 
 # How the published runs mark a failure that only memory explains: the same layout ran with a smaller micro-batch.
 _LIKELY_OOM = "likely_oom"
-_CONTEXT_ONLY = "C"
-_PRETRAINING = ("", "pretrain")
+_CONTEXT_ONLY = "c"
 
 # Runs with all of these in common are one plan tried more than once.
 _PLAN = (
@@ -51,6 +52,7 @@ class Observed:
         out_of_memory, fits: runs that failed for memory, and that did not fail; neither where nobody can tell.
         points: per cell, the rows of each plan.
         excluded: exclusion -> how many runs it leaves out of the time figures.
+        not_judged: why runs are judged on neither time nor memory, and how many, the most frequent reason first.
     """
 
     runs: tuple[Run, ...]
@@ -63,26 +65,30 @@ class Observed:
     fits: Bools
     points: dict[Cell, tuple[tuple[int, ...], ...]]
     excluded: dict[str, int]
+    not_judged: dict[str, int]
 
     @classmethod
     def of(cls, runs: Sequence[Run], exclusions: Sequence[Exclusion] | None = None) -> Observed:
         """What was observed; by default without the runs of ``catalog/runs/exclusions.yaml``."""
         exclusions = default_exclusions() if exclusions is None else exclusions
         judged = np.array([_is_judged(run) for run in runs], dtype=bool)
-        finished = np.array([run.outcome.lower() in ("ok", "") for run in runs], dtype=bool) & judged
+        finished = np.array([outcome_of(run.outcome) == "ok" for run in runs], dtype=bool) & judged
         out_of_memory = np.array([_ran_out_of_memory(run) for run in runs], dtype=bool) & judged
         step_time_s = np.array([measured_step_time_s(run) for run in runs], dtype=float)
         peak_mem_gb = np.array([run.measured_peak_mem_gb for run in runs], dtype=float)
-        offloaded = np.array([bool(run.offload) for run in runs], dtype=bool)
+        offloaded = np.array([is_offloaded(run.offload) for run in runs], dtype=bool)
         timed = finished & np.isfinite(step_time_s)
         rankable = (timed | out_of_memory) & ~_left_out(runs, exclusions, "ranking")
+        scorable = timed & ~_left_out(runs, exclusions, "time")
+        memory_scorable = finished & np.isfinite(peak_mem_gb) & ~offloaded
+        unjudged = np.flatnonzero(~(scorable | memory_scorable)).tolist()
         return cls(
             runs=tuple(runs),
             studies=np.array([study_of(run) for run in runs], dtype=np.str_),
             step_time_s=np.where(finished, step_time_s, np.nan),
             peak_mem_gb=peak_mem_gb,
-            scorable=timed & ~_left_out(runs, exclusions, "time"),
-            memory_scorable=finished & np.isfinite(peak_mem_gb) & ~offloaded,
+            scorable=scorable,
+            memory_scorable=memory_scorable,
             out_of_memory=out_of_memory,
             fits=finished & ~out_of_memory,
             points=_points(runs, rankable),
@@ -91,7 +97,13 @@ class Observed:
                 for exclusion in exclusions
                 if "time" in exclusion.left_out_of
             },
+            not_judged=dict(Counter(_why_not_judged(runs[row]) for row in unjudged).most_common()),
         )
+
+    @property
+    def judged(self) -> int:
+        """How many runs are judged on time or memory."""
+        return int(np.sum(self.scorable | self.memory_scorable))
 
 
 def measured_step_time_s(run: Run) -> float | None:
@@ -106,11 +118,37 @@ def measured_step_time_s(run: Run) -> float | None:
 
 def _is_judged(run: Run) -> bool:
     """Only whole training is: adapters and fine-tuning on short answers are another workload."""
-    return run.task.lower() in _PRETRAINING and run.tier != _CONTEXT_ONLY
+    return is_pretraining(run.task) and not _is_context_only(run)
+
+
+def _is_context_only(run: Run) -> bool:
+    return run.tier.lower() == _CONTEXT_ONLY
 
 
 def _ran_out_of_memory(run: Run) -> bool:
-    return run.outcome.lower() == "oom" or _LIKELY_OOM in run.notes
+    return outcome_of(run.outcome) == "oom" or _LIKELY_OOM in run.notes.lower()
+
+
+def _why_not_judged(run: Run) -> str:
+    """Of a run that is judged on neither time nor memory, the first thing that stands in the way."""
+    if _is_context_only(run):
+        return f"context only (tier {run.tier})"
+    if not is_pretraining(run.task):
+        return f"task {shown(run.task)} is not pretraining"
+    if _ran_out_of_memory(run):
+        return "ran out of memory: counts for recall and ranking"
+    outcome = outcome_of(run.outcome)
+    if outcome is None:
+        return f"outcome {shown(run.outcome)} is not understood; ok, oom or fail is expected"
+    if outcome == "failed":
+        return f"outcome {shown(run.outcome)} does not say that memory was why"
+    if measured_step_time_s(run):
+        return "left out of the time figures, see excluded"
+    if run.measured_tokens_per_s_per_device:
+        return "tokens per second make no step time without devices, global_batch and seq_len"
+    if run.measured_peak_mem_gb:
+        return "memory under offload is not judged, and no time was measured"
+    return "neither time nor memory was measured: counts for recall"
 
 
 def _left_out(runs: Sequence[Run], exclusions: Sequence[Exclusion], figure: Figure) -> Bools:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.runs.columns import Run
 from costmodel.runs.prediction import RunPrediction
 
 Floats = NDArray[np.float64]
 
-_NOT_PREDICTED = "the predictor gives no row for it"
 _NO_REASON = "no reason given"
 
 
@@ -44,11 +42,6 @@ class Predicted:
             peak_mem_gb=_positive([prediction.peak_mem_gb for prediction in predictions]),
             reasons=tuple(prediction.reason or _NO_REASON for prediction in predictions),
         )
-
-    @classmethod
-    def by_id(cls, runs: Sequence[Run], predictions: Mapping[str, RunPrediction]) -> Predicted:
-        """Predictions by the id of their run; a run without one counts as not predicted."""
-        return cls.of([predictions.get(run.id) or RunPrediction(id=run.id, reason=_NOT_PREDICTED) for run in runs])
 
     def slowed(self, factor: Floats) -> Predicted:
         """The same predictions with every time, and its interval, taking ``factor`` times as long."""

@@ -56,7 +56,7 @@ class Fidelity:
     """
 
     scorable: int
-    coverage: float
+    coverage: float | None
     time_median_ape_macro: float | None
     time_mape_macro: float | None
     time_median_ape_all: float | None
@@ -102,7 +102,7 @@ def score(observed: Observed, predicted: Predicted) -> Fidelity:
     ranked = _ranked(observed, predicted)
     return Fidelity(
         scorable=scorable,
-        coverage=int(errors.timed.sum()) / scorable if scorable else 0.0,
+        coverage=int(errors.timed.sum()) / scorable if scorable else None,
         time_median_ape_macro=_mean([study.median_ape for study in timed]),
         time_mape_macro=_mean([study.mean_ape for study in timed]),
         time_median_ape_all=_median(np.abs(errors.time[errors.timed])),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -18,6 +18,13 @@ from planner.validation import Validation
 
 _WIDE_ENOUGH = 160
 _BASELINE_TITLES = {"constant_mfu": "constant 40 % MFU", "one_line": "one-line formula"}
+
+_REASONS_SHOWN = 10
+_REASONS_WARNED_OF = 3
+_WHAT_FOLDS_LEAVE = (
+    "Levels held out: only a factor per class is refitted without the fold; the parameters of the calibration are not, "
+    "whichever runs they were fitted to."
+)
 
 _Show = Callable[[Any], str]
 
@@ -64,8 +71,10 @@ def print_validation(validation: Validation) -> None:
     console = PipedConsole(file=sys.stdout, width=width, highlight=False)
     console.print(f"{validation.runs} runs, calibration {validation.calibration}", soft_wrap=True, markup=False)
     console.print(_overview(validation))
-    shown = validation.held_out or validation.planner
-    console.print(f"By study, {'held out' if validation.held_out else 'planner'}", soft_wrap=True)
+    if validation.levels_held_out:
+        console.print(_WHAT_FOLDS_LEAVE, soft_wrap=True)
+    shown = validation.levels_held_out or validation.planner
+    console.print(f"By study, {'levels held out' if validation.levels_held_out else 'planner'}", soft_wrap=True)
     console.print(_studies(shown))
     if shown.per_cell:
         console.print("By cell: the same model, devices, batch and sequence", soft_wrap=True)
@@ -73,10 +82,19 @@ def print_validation(validation: Validation) -> None:
     _footnotes(console, validation)
 
 
+def none_judged(validation: Validation) -> str:
+    """What to say when no run is judged on time or memory."""
+    why = "; ".join(_counted(validation.not_judged, _REASONS_WARNED_OF))
+    return f"none of {validation.runs} can be judged on time or memory: {why}"
+
+
 def _overview(validation: Validation) -> Table:
     columns: dict[str, Fidelity] = {"planner": validation.planner}
-    if validation.in_sample and validation.held_out:
-        columns |= {"in sample": validation.in_sample, "held out": validation.held_out}
+    if validation.levels_in_sample and validation.levels_held_out:
+        columns |= {
+            "levels in sample": validation.levels_in_sample,
+            "levels held out": validation.levels_held_out,
+        }
     columns |= {_BASELINE_TITLES[name]: figures for name, figures in validation.baselines.items()}
     table = _table("figure", *columns)
     for name, title, show in _FIGURES:
@@ -126,12 +144,25 @@ def _table(first: str, *others: str) -> Table:
 
 
 def _footnotes(console: Console, validation: Validation) -> None:
-    if validation.planner.not_covered:
-        console.print("Not predicted:", soft_wrap=True)
-        for reason, count in validation.planner.not_covered.items():
-            console.print(f"  {count} x {reason}", soft_wrap=True, markup=False)
+    _reasons(console, "Not predicted:", validation.planner.not_covered)
+    _reasons(console, "Judged on neither time nor memory:", validation.not_judged)
     for exclusion in default_exclusions():
         count = validation.planner.excluded.get(exclusion.name, 0)
         if count:
             line = f"Left out of the time figures: {count} {exclusion.name}. {exclusion.reason}"
             console.print(line, soft_wrap=True, markup=False)
+
+
+def _reasons(console: Console, title: str, counts: Mapping[str, int]) -> None:
+    if not counts:
+        return
+    console.print(title, soft_wrap=True)
+    for line in _counted(counts, _REASONS_SHOWN):
+        console.print(f"  {line}", soft_wrap=True, markup=False)
+
+
+def _counted(counts: Mapping[str, int], most: int) -> list[str]:
+    """A line per reason; those beyond ``most`` in one."""
+    lines = [f"{count} x {reason}" for reason, count in counts.items()]
+    left = len(lines) - most
+    return lines if left <= 0 else [*lines[:most], f"{left} more {'reason' if left == 1 else 'reasons'}, see --json"]

@@ -29,6 +29,7 @@ def validate(
     Exit codes: 0 answered, 2 bad input, 5 failed.
     """
     from costmodel.runs import predictions
+    from planner.cli.fidelity_report import none_judged, print_validation
     from planner.validation import validate
 
     validation = validate(predictions.predict_runs, runs=runs, calibration=calibration, folds=folds)
@@ -36,9 +37,9 @@ def validate(
         tell(f"planner: warning: runs: {problem}")
     if len(validation.problems) > _PROBLEMS_TOLD:
         tell(f"planner: warning: runs: {len(validation.problems) - _PROBLEMS_TOLD} more problems, see --json")
+    if not validation.judged:
+        tell(f"planner: warning: runs: {none_judged(validation)}")
     if as_json:
         sys.stdout.write(json.dumps(validation.as_dict(), allow_nan=False) + "\n")
     else:
-        from planner.cli.fidelity_report import print_validation
-
         print_validation(validation)

@@ -90,7 +90,8 @@ def test_json_has_the_figures_of_the_predictor_at_the_top(tmp_path: Path, capsys
     assert found["per_study"]["study0"]["n"] == 15
     assert {"constant_mfu", "one_line"} == found["baselines"].keys()
     assert found["baselines"]["constant_mfu"]["coverage"] == 1.0
-    assert "held_out" not in found
+    assert (found["judged"], found["not_judged"]) == (30, {})
+    assert "levels_held_out" not in found
 
 
 def test_folds_add_figures_with_refitted_levels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +99,7 @@ def test_folds_add_figures_with_refitted_levels(tmp_path: Path, capsys: pytest.C
     assert found["folds"] == 3
     assert found["time_median_ape_macro"] == pytest.approx(0.25)
     # All groups err alike, so the others teach most of it.
-    assert found["in_sample"]["time_median_ape_macro"] < found["held_out"]["time_median_ape_macro"] < 0.1
+    assert found["levels_in_sample"]["time_median_ape_macro"] < found["levels_held_out"]["time_median_ape_macro"] < 0.1
 
 
 def test_the_carried_runs_are_the_default(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,15 +107,72 @@ def test_the_carried_runs_are_the_default(capsys: pytest.CaptureFixture[str]) ->
     assert found["runs"] == 2972
     assert found["time_median_ape_macro"] == pytest.approx(0.25)
     assert found["not_covered"]["no idea"] > 0
+    assert found["not_judged"]["task 'lora' is not pretraining"] == 27
+    assert found["judged"] + sum(found["not_judged"].values()) == found["runs"]
 
 
 def test_the_table_names_every_predictor_and_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = call(capsys, "--runs", written(tmp_path, rows()), "--folds", "2")
     assert (code, err) == (0, "")
-    for title in ("planner", "in sample", "held out", "constant 40 % MFU", "one-line formula", "study0", "study1"):
+    for title in (
+        "planner",
+        "levels in sample",
+        "levels held out",
+        "constant 40 % MFU",
+        "one-line formula",
+        "study0",
+        "study1",
+    ):
         assert title in out
     row = next(line for line in out.splitlines() if "time: median error, mean over studies" in line)
     assert "25.0%" in row
+    (footnote,) = (line for line in out.splitlines() if line.startswith("Levels held out:"))
+    assert "parameters of the calibration are not" in footnote
+
+
+def test_without_folds_nothing_is_said_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = call(capsys, "--runs", written(tmp_path, rows()))
+    assert "held out" not in out.lower()
+
+
+@pytest.mark.parametrize("outcome", ["success", "OK", "completed", ""])
+@pytest.mark.parametrize("task", ["pretraining", "pre-train", "Pretrain", ""])
+def test_usual_spellings_are_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], task: str, outcome: str
+) -> None:
+    lines = [f"{line.removesuffix('ok')}{outcome},{task}" for line in rows()]
+    found = answer(capsys, "--runs", written(tmp_path, lines, f"{HEADER},task"))
+    assert (found["scorable"], found["coverage"], found["not_judged"]) == (30, 1.0, {})
+
+
+def test_runs_that_are_not_judged_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = rows()
+    lines[:2] = [line.replace(",ok", ",fell over") for line in lines[:2]]
+    file = written(tmp_path, lines)
+    code, out, err = call(capsys, "--runs", file)
+    assert (code, err) == (0, "")
+    told = out.splitlines()
+    reason = "outcome 'fell over' is not understood; ok, oom or fail is expected"
+    assert told[told.index("Judged on neither time nor memory:") + 1] == f"  2 x {reason}"
+    found = answer(capsys, "--runs", file)
+    assert (found["scorable"], found["not_judged"]) == (28, {reason: 2})
+
+
+def test_when_no_run_can_be_judged_one_warning_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [line.replace(",ok", f",odd{number % 5}") for number, line in enumerate(rows())]
+    file = written(tmp_path, lines)
+    code, out, err = call(capsys, "--runs", file, "--folds", "2")
+    assert code == 0
+    (warning,) = err.splitlines()
+    assert warning.startswith(
+        "planner: warning: runs: none of 30 can be judged on time or memory: 6 x outcome 'odd0' is not understood"
+    )
+    assert warning.endswith("; 2 more reasons, see --json")
+    coverage = next(line for line in out.splitlines() if "of these, predicted " in line)
+    assert set(coverage.split("predicted")[1].split()) == {"-"}
+    found = answer(capsys, "--runs", file)
+    assert (found["scorable"], found["coverage"], found["judged"]) == (0, None, 0)
+    assert len(found["not_judged"]) == 5
 
 
 def test_names_with_brackets_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,8 @@ def figures(
     runs: Sequence[Run], predictions: Sequence[RunPrediction], exclusions: Sequence[Exclusion] = ()
 ) -> Fidelity:
     by_id = {prediction.id: prediction for prediction in predictions}
-    return score(Observed.of(runs, exclusions), Predicted.by_id(runs, by_id))
+    in_order = [by_id.get(run.id, RunPrediction(id=run.id)) for run in runs]
+    return score(Observed.of(runs, exclusions), Predicted.of(in_order))
 
 
 def time(name: str, seconds: float | None, **more: Any) -> RunPrediction:
@@ -59,10 +60,12 @@ def test_tokens_per_second_stand_for_a_step_time() -> None:
     [
         ({}, 1),
         ({"task": "pretrain", "tier": "B"}, 1),
+        ({"task": "Pre-Training", "outcome": "COMPLETED"}, 1),
         ({"outcome": ""}, 1),
         ({"task": "lora"}, 0),
         ({"task": "sft"}, 0),
         ({"tier": "C"}, 0),
+        ({"tier": "c"}, 0),
         ({"outcome": "oom"}, 0),
         ({"outcome": "fail(oom_or_crash)"}, 0),
         ({"measured_step_time_s": None}, 0),
@@ -88,9 +91,42 @@ def test_coverage_says_why_runs_are_not_predicted() -> None:
     assert found.not_covered == {
         "no peak": 2,
         "nonsense": 1,
-        "no reason given": 1,
-        "the predictor gives no row for it": 1,
+        "no reason given": 2,
     }
+
+
+def test_runs_that_nothing_judges_are_counted_by_what_stands_in_the_way() -> None:
+    unmeasured: dict[str, Any] = {"seconds": None}
+    runs = [
+        run("timed"),
+        run("weighed", **unmeasured, measured_peak_mem_gb=50.0),
+        run("context", tier="C", task="lora"),
+        run("lora1", task="LoRA"),
+        run("lora2", task="LoRA", outcome="oom"),
+        run("oom", outcome="OOM"),
+        run("likely", outcome="fail", notes="Likely_OOM (same layout ran)"),
+        run("crash", outcome="fail"),
+        run("unclear", outcome="so-so"),
+        run("stalled", devices=512),
+        run("rate", **unmeasured, measured_tokens_per_s_per_device=500.0),
+        run("away", **unmeasured, measured_peak_mem_gb=50.0, offload="optimizer"),
+        run("blank", **unmeasured),
+    ]
+    exclusion = Exclusion(name="stalled", study="one", devices=512, left_out_of=("time",), reason="it stalls")
+    observed = Observed.of(runs, [exclusion])
+    assert observed.judged == 2
+    assert observed.not_judged == {
+        "task 'LoRA' is not pretraining": 2,
+        "ran out of memory: counts for recall and ranking": 2,
+        "context only (tier C)": 1,
+        "outcome 'fail' does not say that memory was why": 1,
+        "outcome 'so-so' is not understood; ok, oom or fail is expected": 1,
+        "left out of the time figures, see excluded": 1,
+        "tokens per second make no step time without devices, global_batch and seq_len": 1,
+        "memory under offload is not judged, and no time was measured": 1,
+        "neither time nor memory was measured: counts for recall": 1,
+    }
+    assert observed.judged + sum(observed.not_judged.values()) == len(runs)
 
 
 def test_interval_coverage_counts_runs_that_have_an_interval() -> None:
@@ -108,6 +144,7 @@ def test_interval_coverage_counts_runs_that_have_an_interval() -> None:
 def test_memory_is_judged_where_the_state_is_on_the_device() -> None:
     runs = [run(f"m{n}", measured_peak_mem_gb=50.0) for n in range(5)]
     runs += [run("away", measured_peak_mem_gb=50.0, offload="optimizer on the CPU"), run("unknown")]
+    runs[0] = run("m0", measured_peak_mem_gb=50.0, offload="None")
     predictions = [RunPrediction(id=f"m{n}", peak_mem_gb=50.0 + 5 * n) for n in range(5)]
     predictions += [RunPrediction(id=name, peak_mem_gb=500.0) for name in ("away", "unknown")]
     found = figures(runs, predictions)
@@ -118,8 +155,8 @@ def test_memory_is_judged_where_the_state_is_on_the_device() -> None:
 
 def test_recalls_count_runs_with_a_verdict_only() -> None:
     runs = [
-        run("oom1", None, outcome="oom"),
-        run("oom2", None, outcome="fail(oom_or_crash)", notes="likely_oom (same layout ran)"),
+        run("oom1", None, outcome="CUDA out of memory"),
+        run("oom2", None, outcome="fail(oom_or_crash)", notes="Likely_OOM (same layout ran)"),
         run("crash", None, outcome="fail(oom_or_crash)", notes="likely_crash"),
         run("fits1"),
         run("fits2"),
@@ -188,7 +225,7 @@ def test_exclusions_leave_runs_out_of_the_figures_they_name() -> None:
 
 def test_no_runs_at_all_leave_figures_blank() -> None:
     found = figures([], [])
-    assert (found.scorable, found.coverage, found.cells) == (0, 0.0, 0)
+    assert (found.scorable, found.coverage, found.cells) == (0, None, 0)
     assert found.time_median_ape_macro is None
     assert found.oom_recall is None
 
