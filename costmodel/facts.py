@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from costmodel.arrays import Ints, Num, num
-from costmodel.calibration.calibration import Parameters, stack
+from costmodel.calibration.parameters import Parameters, stack
 from costmodel.errors import InvalidInput
 from costmodel.model_facts import UNBOUNDED, ModelFacts
 from costmodel.scenario import Scenario

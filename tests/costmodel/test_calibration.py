@@ -11,14 +11,13 @@ import yaml
 from costmodel.arrays import num
 from costmodel.calibration.calibration import (
     DEFAULT_CALIBRATION,
-    PARAMETER_NAMES,
     Calibration,
     ParameterRow,
     Resolved,
     calibration_names,
     load_calibration,
-    stack,
 )
+from costmodel.calibration.parameters import PARAMETER_NAMES, stack
 from costmodel.catalog.cluster_catalog import accelerator_names, load_accelerator
 from costmodel.catalog.framework_catalog import framework_names
 from costmodel.errors import InvalidInput, UnknownName

@@ -1,0 +1,121 @@
+"""The parameters of the cost model: what each means, and which values it can have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from costmodel.arrays import Num, num
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """Every parameter that terms read. Fractions are of the peak or of one; the rest carries its unit in the name.
+
+    Attributes:
+        gemm_efficiency: share of the peak that a large aligned GEMM reaches.
+        gemm_k_half, gemm_mn_half: size at which the inner, or the smaller outer, dimension costs half the efficiency.
+        gemm_alignment, misaligned_factor: a per-device dimension off this multiple runs this many times slower.
+        grouped_gemm_factor: slowdown of expert GEMMs against one dense GEMM of the same size.
+        attention_efficiency: share of the peak reached by the attention core on the FLOPs of a causal mask.
+        pointwise_efficiency: share of the memory bandwidth that elementwise and norm kernels reach.
+        loss_traffic_bytes: bytes moved per logit by softmax, cross entropy and their gradient.
+        scale_up_efficiency, scale_out_efficiency, pcie_efficiency: share of the link rate that a large ring reaches,
+            by kind.
+        in_network_gain: all-reduce speed-up where the scale-up switch reduces (NVLS), from in_network_min_ranks
+            ranks upwards.
+        scale_up_latency_s, scale_out_latency_s: start of one collective, by the outermost tier it reaches; PCIe
+            counts as scale-up.
+        scale_up_hop_s, scale_out_hop_s: one step of a ring.
+        compute_multiplier: how much longer a framework's kernels take than the bare ones.
+        tp_exposed_share, ep_exposed_share, cp_exposed_share: share of the communication that no overlap hides.
+        pp_exposed_share, pp_exposed_share_interleaved: share of a stage boundary's transfer that delays the stage.
+        dp_overlap_share: share of the backward (forward) pass of the last (first) micro-batch that hides reductions
+            (gathers).
+        fsdp_overlap_share: share of a layer's own compute that hides its gathers and reductions under ZeRO-2/3.
+        gradient_wire_bytes, parameter_wire_bytes: bytes per parameter on the wire in reduction and gather.
+        fixed_step_s, fixed_microbatch_s, fixed_chunk_s: host work per step, per micro-batch, and for each of its
+            chunks.
+        host_layer_s: least time of one layer, forward and backward, for one micro-batch: the host's launches.
+        host_pipeline_layer_s, host_pipeline_layer_tp_s: the same in a pipeline that leaves the scale-up domain, and
+            what every tensor-parallel rank adds to it.
+        optimizer_traffic_bytes: bytes that the optimizer step moves per parameter it owns.
+        expert_imbalance: tokens of the fullest device over the mean.
+        activation_coefficient: saved activations as measured over as counted.
+        logits_bytes: bytes per logit alive at the peak of the loss.
+        overhead_bytes: allocated memory that is neither state nor activations (communicators, workspaces).
+        reserved_over_allocated: the allocator's pool over what is alive in it at the peak.
+        context_bytes: device memory that a process holds outside of the allocator.
+        usable_fraction: share of the device memory up to which runs neither failed nor thrashed.
+        time_relative_error: half width of the 90 % interval of step time, relative.
+    """
+
+    gemm_efficiency: Num
+    gemm_k_half: Num
+    gemm_mn_half: Num
+    gemm_launch_s: Num
+    gemm_alignment: Num
+    misaligned_factor: Num
+    grouped_gemm_factor: Num
+    attention_efficiency: Num
+    pointwise_efficiency: Num
+    loss_traffic_bytes: Num
+    scale_up_efficiency: Num
+    scale_out_efficiency: Num
+    pcie_efficiency: Num
+    in_network_gain: Num
+    in_network_min_ranks: Num
+    scale_up_latency_s: Num
+    scale_out_latency_s: Num
+    scale_up_hop_s: Num
+    scale_out_hop_s: Num
+    compute_multiplier: Num
+    tp_exposed_share: Num
+    ep_exposed_share: Num
+    cp_exposed_share: Num
+    pp_exposed_share: Num
+    pp_exposed_share_interleaved: Num
+    dp_overlap_share: Num
+    fsdp_overlap_share: Num
+    gradient_wire_bytes: Num
+    parameter_wire_bytes: Num
+    fixed_step_s: Num
+    fixed_microbatch_s: Num
+    fixed_chunk_s: Num
+    host_layer_s: Num
+    host_pipeline_layer_s: Num
+    host_pipeline_layer_tp_s: Num
+    optimizer_traffic_bytes: Num
+    expert_imbalance: Num
+    activation_coefficient: Num
+    logits_bytes: Num
+    overhead_bytes: Num
+    reserved_over_allocated: Num
+    context_bytes: Num
+    usable_fraction: Num
+    time_relative_error: Num
+
+
+PARAMETER_NAMES: tuple[str, ...] = tuple(field.name for field in fields(Parameters))
+
+
+# Shares of what hardware can do at most.
+SHARES_OF_ONE = frozenset(
+    {
+        "gemm_efficiency",
+        "attention_efficiency",
+        "pointwise_efficiency",
+        "scale_up_efficiency",
+        "scale_out_efficiency",
+        "pcie_efficiency",
+        "dp_overlap_share",
+        "fsdp_overlap_share",
+        "usable_fraction",
+    }
+)
+# Others divide something, or scale a whole term.
+MAY_BE_ZERO = frozenset(name for name in PARAMETER_NAMES if name.endswith(("_s", "_share", "_bytes", "_half")))
+
+
+def stack(parameters: list[Parameters]) -> Parameters:
+    """Columns of parameters, one row per entry."""
+    return Parameters(**{name: num([getattr(p, name) for p in parameters]) for name in PARAMETER_NAMES})
