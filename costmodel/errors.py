@@ -54,16 +54,22 @@ class Missing(InvalidInput):
 
 
 class UnknownName(InvalidInput):
-    """A name that is not known, with the names nearest to it."""
+    """A name that is not known, with the names nearest to it.
+
+    Attributes:
+        nearest: what may be meant; with a ``because`` all of ``known``, in their order.
+    """
 
     slug = "unknown-name"
 
-    def __init__(self, field: str, value: str, known: Iterable[str], hint: str = "") -> None:
-        names = sorted(known)
+    def __init__(self, field: str, value: str, known: Iterable[str], hint: str = "", because: str = "") -> None:
+        names = list(known) if because else sorted(known)
         lowered = {name.lower(): name for name in names}
         nearest = get_close_matches(value.lower(), lowered, n=3, cutoff=0.5)
-        self.nearest = tuple(lowered[name] for name in nearest)
-        if self.nearest:
+        self.nearest = tuple(names) if because else tuple(lowered[name] for name in nearest)
+        if because:
+            expected = f"{because} {', '.join(names)}"
+        elif self.nearest:
             expected = f"did you mean {' or '.join(self.nearest)}?"
         else:
             expected = f"known: {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"

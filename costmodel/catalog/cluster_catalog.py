@@ -1,4 +1,4 @@
-"""Accelerators and clusters by name, from the packaged data files or from a user's own.
+"""Clusters by name, from the packaged data files or from a user's own.
 
 A user's file has the schema of the packaged ones. ``extends: dgx-h100`` starts from a catalog entry, so that only
 what differs is written. A file is parsed when its name is asked for, since start-up has to stay light.
@@ -7,40 +7,28 @@ what differs is written. A file is parsed when its name is asked for, since star
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from costmodel.catalog import folders
-from costmodel.catalog.documents import SUFFIXES, read_mapping
+from costmodel.catalog.accelerator_catalog import accelerator_names, compact, load_accelerator
+from costmodel.catalog.documents import SUFFIXES
+from costmodel.catalog.entries import GIVEN, extended, read_entry
+from costmodel.catalog.spellings import named_accelerators
 from costmodel.errors import InvalidInput, UnknownName, UnreadableFile
 from costmodel.spec.cluster import AcceleratorSpec, ClusterSpec, TierSpec
 from costmodel.spec.validation import build
 
-Kind = Literal["accelerator", "cluster"]
+__all__ = ["accelerator_names", "cluster_names", "load_accelerator", "load_cluster", "parse_cluster"]
 
-
-def accelerator_names() -> tuple[str, ...]:
-    """Names of the accelerators in the catalog, in alphabetical order."""
-    return folders.names("accelerator")
+_OR_A_FILE = "or the path of a YAML or JSON file"
 
 
 def cluster_names() -> tuple[str, ...]:
     """Names of the clusters in the catalog, in alphabetical order."""
     return folders.names("cluster")
-
-
-def load_accelerator(name: str) -> AcceleratorSpec:
-    """The accelerator of that name or alias, whatever the case of its letters.
-
-    Raises:
-        UnknownName: the catalog has no such accelerator.
-        UnreadableFile, InvalidInput: its file is broken (a user's own, in practice).
-    """
-    return _accelerator(name.strip().lower(), folders.user_dir())
 
 
 def load_cluster(name_or_path: str) -> ClusterSpec:
@@ -57,46 +45,28 @@ def load_cluster(name_or_path: str) -> ClusterSpec:
     if folders.find("cluster", name) is not None:
         return _cluster(name.lower(), folders.user_dir())
     if name.lower().endswith(SUFFIXES):
-        return _build_cluster(_read("cluster", folders.expanded(name, "cluster"), opened=()), "cluster")
-    spelled = _spelled_clusters(folders.user_dir()).get(_compact(name))
+        return _build_cluster(read_entry("cluster", folders.expanded(name, "cluster")), "cluster")
+    spelled = _spelled_clusters(folders.user_dir()).get(compact(name))
     if spelled is not None:
         return _cluster(spelled, folders.user_dir())
     if os.sep in name:
         raise UnreadableFile("cluster", name_or_path, f"a cluster file ends in {' or '.join(SUFFIXES)}")
-    raise UnknownName("cluster", name_or_path, cluster_names(), hint="or the path of a YAML or JSON file")
+    raise _unknown(name_or_path)
 
 
 def parse_cluster(data: Mapping[str, Any], where: str = "cluster") -> ClusterSpec:
     """The cluster that a mapping of the files' schema describes, a request's body say; errors start with ``where``."""
     if not isinstance(data, Mapping):
         raise InvalidInput(where, data, "a name, or a mapping of field to value, is expected")
-    return _build_cluster(_extended("cluster", {"source": "given by the user", **data}, where, opened=()), where)
+    return _build_cluster(extended("cluster", {**GIVEN, **data}, where), where)
 
 
 # Cached by the user's directory as well, since a name may mean something else there.
 @lru_cache(maxsize=256)
-def _accelerator(name: str, user_dir: Path | None) -> AcceleratorSpec:
-    entry = folders.find("accelerator", name)
-    if entry is not None:
-        return build(AcceleratorSpec, _read("accelerator", entry.file, opened=()), "accelerator")
-    canonical = _aliases(user_dir).get(name)
-    if canonical is None:
-        raise UnknownName("accelerator", name, accelerator_names())
-    return _accelerator(canonical, user_dir)
-
-
-@lru_cache(maxsize=256)
 def _cluster(name: str, user_dir: Path | None) -> ClusterSpec:
     entry = folders.find("cluster", name)
     assert entry is not None, "load_cluster looks before it asks"
-    return _build_cluster(_read("cluster", entry.file, opened=()), "cluster")
-
-
-@lru_cache(maxsize=8)
-def _aliases(user_dir: Path | None) -> Mapping[str, str]:
-    """Alias to name, both in lower case. Only a name that no file has makes all the files be read."""
-    names = [name.lower() for name in accelerator_names()]
-    return {alias.lower(): name for name in names for alias in _accelerator(name, user_dir).aliases}
+    return _build_cluster(read_entry("cluster", entry.file), "cluster")
 
 
 # Only a name that no file has makes all the files be read.
@@ -106,12 +76,33 @@ def _spelled_clusters(user_dir: Path | None) -> Mapping[str, str]:
     spelled: dict[str, str] = {}
     for name in cluster_names():
         for alias in _cluster(name.lower(), user_dir).aliases:
-            spelled[_compact(alias)] = name.lower()
-    return {**spelled, **{_compact(name): name.lower() for name in cluster_names()}}
+            spelled[compact(alias)] = name.lower()
+    return {**spelled, **{compact(name): name.lower() for name in cluster_names()}}
 
 
-def _compact(name: str) -> str:
-    return "".join(re.findall(r"[a-z0-9]+", name.lower()))
+def _unknown(text: str) -> UnknownName:
+    """What is right instead: for a device, the clusters that have it; for the start of a name, those that begin so."""
+    user_dir, letters = folders.user_dir(), compact(text)
+    begun = {name for spelling, name in _spelled_clusters(user_dir).items() if letters and spelling.startswith(letters)}
+    named = named_accelerators(text)
+    if begun and not (named and named.outright):
+        because = f"{text.strip()} is the beginning of"
+        return UnknownName("cluster", text, _as_spelled(begun), hint=_OR_A_FILE, because=because)
+    if named is None:
+        return UnknownName("cluster", text, cluster_names(), hint=_OR_A_FILE)
+    having = [
+        name for name in cluster_names() if _cluster(name.lower(), user_dir).accelerator.name in named.accelerators
+    ]
+    is_one = f"{named.name} is an accelerator" if named.outright else f"it speaks of the accelerator {named.name}"
+    if having:
+        return UnknownName("cluster", text, having, hint=_OR_A_FILE, because=f"{is_one}: clusters with it are")
+    typical = list(dict.fromkeys(load_accelerator(name).typical_cluster for name in named.accelerators))
+    because = f"{is_one}: no cluster has it, a file may put it into one (extends, accelerator) such as"
+    return UnknownName("cluster", text, typical, because=because)
+
+
+def _as_spelled(lowered: set[str]) -> list[str]:
+    return [name for name in cluster_names() if name.lower() in lowered]
 
 
 def _build_cluster(data: dict[str, Any], where: str) -> ClusterSpec:
@@ -125,7 +116,7 @@ def _build_cluster(data: dict[str, Any], where: str) -> ClusterSpec:
             raise UnknownName(f"{where}.accelerator", accelerator, accelerator_names()) from None
     elif isinstance(accelerator, Mapping):
         inside = f"{where}.accelerator"
-        mapping = _extended("accelerator", {"source": "given by the user", **accelerator}, inside, opened=())
+        mapping = extended("accelerator", {**GIVEN, **accelerator}, inside)
         data["accelerator"] = build(AcceleratorSpec, mapping, inside)
     tiers = data.get("tiers")
     if isinstance(tiers, (list, tuple)):
@@ -134,31 +125,3 @@ def _build_cluster(data: dict[str, Any], where: str) -> ClusterSpec:
             for index, tier in enumerate(tiers)
         )
     return build(ClusterSpec, data, where)
-
-
-def _read(kind: Kind, file: Traversable, opened: tuple[str, ...]) -> dict[str, Any]:
-    """What a file says, over what it extends. Its name, unless given, is the file's."""
-    data = read_mapping(file, kind)
-    defaults = {"name": folders.stem(file.name), "source": "given by the user"}
-    return _extended(kind, {**defaults, **data}, kind, (*opened, str(file)))
-
-
-def _extended(kind: Kind, data: dict[str, Any], where: str, opened: tuple[str, ...]) -> dict[str, Any]:
-    """``data`` over the catalog entry that its ``extends`` names. ``opened`` are the files that led here."""
-    if "extends" not in data:
-        return data
-    own = {key: value for key, value in data.items() if key != "extends"}
-    base_name = data["extends"]
-    if not isinstance(base_name, str):
-        raise InvalidInput(f"{where}.extends", base_name, f"the name of a catalog {kind} is expected")
-    entry = folders.find(kind, base_name, without=opened)
-    if entry is None and folders.find(kind, base_name) is not None:
-        raise InvalidInput(f"{where}.extends", base_name, "it leads back to itself")
-    if entry is None:
-        raise UnknownName(f"{where}.extends", base_name, folders.names(kind))
-    base = _read(kind, entry.file, opened)
-    # An alias stands for one accelerator only, and a source for the numbers that it is the source of.
-    base.pop("aliases", None)
-    if own["source"] == "given by the user":
-        own["source"] = f"{base_name} ({base['source']}), changed by the user"
-    return {**base, **own}

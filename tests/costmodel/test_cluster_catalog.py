@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from importlib.resources.abc import Traversable
 from typing import Any
 
 import pytest
 
-from costmodel.catalog import cluster_catalog
+from costmodel.catalog import accelerator_catalog, cluster_catalog, entries
 from costmodel.catalog.cluster_catalog import accelerator_names, cluster_names, load_accelerator, load_cluster
 from costmodel.catalog.documents import read_mapping
 from costmodel.errors import InvalidInput, UnknownName
@@ -148,6 +149,54 @@ def test_unknown_names_come_with_the_nearest() -> None:
         load_cluster("")
 
 
+@pytest.mark.parametrize(
+    ("text", "said", "names"),
+    [
+        ("V100", "V100 is an accelerator: clusters with it are ", {"dgx-2", "p3dn.24xlarge", "v100-pcie-8x100g"}),
+        ("h20", "H20 is an accelerator: clusters with it are h20-8x400g", {"h20-8x400g"}),
+        ("a100", "A100 is an accelerator: clusters with it are ", {"dgx-a100-40gb", "p4de.24xlarge", "a2-ultragpu-8g"}),
+        ("NVIDIA A100-SXM4-80GB", "A100 is an accelerator: ", {"dgx-a100-80gb", "ND96amsr_A100_v4"}),
+        ("trn2", "Trainium 2 is an accelerator: ", {"trn2.48xlarge", "trn2.48xlarge-neuroncores"}),
+        ("v5p-128", "TPU v5p is an accelerator: clusters with it are tpu-v5p", {"tpu-v5p"}),
+        ("16xMI300X", "MI300X is an accelerator: ", {"mi300x-8x400g", "BM.GPU.MI300X.8"}),
+        ("p5", "p5 is the beginning of p5.48xlarge, p5e", {"p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge"}),
+        ("a3", "a3 is the beginning of ", {"a3-highgpu-8g", "a3-megagpu-8g", "a3-ultragpu-8g"}),
+        ("Standard_ND96", "Standard_ND96 is the beginning of ", {"ND96asr_v4", "ND96isr_H200_v5"}),
+        ("p5.4xlarge", "it speaks of the accelerator h100-sxm5-80gb: clusters with it are ", {"p5.48xlarge"}),
+        ("RTX 5090", "RTX 5090 is an accelerator: no cluster has it, a file may put", {"rtx-pro-6000-8x400g"}),
+    ],
+)
+def test_a_device_or_the_beginning_of_a_name_leads_to_clusters(text: str, said: str, names: set[str]) -> None:
+    with pytest.raises(UnknownName) as caught:
+        load_cluster(text)
+    assert str(caught.value).startswith(f"cluster: {text!r} is not usable; {said}")
+    assert names <= set(caught.value.nearest) <= set(cluster_names())
+    assert "\n" not in str(caught.value)
+
+
+def test_clusters_of_a_device_that_is_named_in_full_have_that_device() -> None:
+    with pytest.raises(UnknownName) as caught:
+        load_cluster("NVIDIA A100-SXM4-80GB")
+    assert {load_cluster(name).accelerator.name for name in caught.value.nearest} == {"a100-sxm4-80gb"}
+
+
+# Devices as tables of specifications call them.
+TABLES = """V100-SXM2-32 V100-SXM2-16 A100-SXM4-40 A100-SXM4-80 A100-PCIe-80 A800-SXM4-80 H100-SXM5-80 H100-PCIe-80
+    H100-NVL H800-SXM5-80 H20-SXM-96 H200-SXM-141 GH200-96 GH200-144 B200-SXM-180 GB200 B300-SXM-288 GB300 L40S L4 A10G
+    RTX4090 MI250X MI300X MI325X MI355X TPUv4 TPUv5e TPUv5p TPUv6e Gaudi2 Gaudi3 Trainium1 Trainium2"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    TABLES.split(),
+)
+@pytest.mark.parametrize("spelled", [str, str.lower, lambda name: name.replace("-", " "), lambda name: f" {name} "])
+def test_names_of_specification_tables_load(name: str, spelled: Callable[[str], str]) -> None:
+    spec = load_accelerator(spelled(name))
+    letters = "".join(character for character in name.lower() if character.isalnum())
+    assert "".join(character for character in spec.name if character.isalnum()).startswith(letters)
+
+
 def test_loading_one_cluster_reads_only_what_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
@@ -155,9 +204,9 @@ def test_loading_one_cluster_reads_only_what_it_names(monkeypatch: pytest.Monkey
         read.append(file.name)
         return read_mapping(file, field)
 
-    monkeypatch.setattr(cluster_catalog, "read_mapping", noted)
+    monkeypatch.setattr(entries, "read_mapping", noted)
     cluster_catalog._cluster.cache_clear()
-    cluster_catalog._accelerator.cache_clear()
+    accelerator_catalog._accelerator.cache_clear()
     load_cluster("dgx-b200")
     assert read == ["dgx-b200.yaml", "b200-sxm-180gb.yaml"]
     load_cluster("dgx-b200")

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.catalog import spellings
 from costmodel.catalog.cluster_catalog import accelerator_names, cluster_names, load_accelerator, load_cluster
+from costmodel.catalog.spelling_words import spelling_words
 from costmodel.catalog.spellings import recognise_accelerator
+from tests.spellings import by_name
 
 # Spellings that name one entry: texts of published runs and users' reports, device names of drivers and frameworks,
 # labels of schedulers, instances of clouds.
@@ -22,7 +23,7 @@ a100-sxm4-80gb: A100-80GB | NVIDIA A100-SXM4-80GB | a100_80gb | gpu:a100_80g:4 |
     | 8xA100-80GB | A100 80G | A100-SXM4-80 | Standard_ND96amsr_A100_v4 | p4de.24xlarge | a2-ultragpu-8g | GPU-A100-80GB
     | gpu_8x_a100_80gb_sxm4 | NVIDIA A100-SXM4-81920MiB | 8 x A100 (80 GB, SXM) | BM.GPU.A100-v2.8 | A100(80GiB)
 a100-sxm4-40gb: A100-40GB | A100-40GB?(DGX-A100) | NVIDIA A100-SXM4-40GB | p4d.24xlarge | a2-megagpu-16g | ND96asr_v4
-    | nvidia-tesla-a100 | A100 SXM4 40 GB 400W | NVIDIA-A100-SXM4-40GB-MIG-1g.5gb | BM.GPU.B4.8
+    | nvidia-tesla-a100 | A100 SXM4 40 GB 400W | BM.GPU.B4.8
 a100-pcie-80gb: NVIDIA A100 80GB PCIe | A100-PCIe-80 | Standard_NC96ads_A100_v4
 a100-pcie-40gb: NVIDIA A100-PCIE-40GB | A100 40G PCI-E
 a800-sxm4-80gb: A800-80GB | NVIDIA A800-SXM4-80GB | A800
@@ -124,12 +125,7 @@ OPEN = [
     ("", "h100-sxm5-80gb", "default", "not given"),
 ]
 
-TABLE = [
-    (text.strip(), name.strip())
-    for line in EXACT.replace("\n    |", " |").strip().splitlines()
-    for name, texts in [line.split(":", 1)]
-    for text in texts.split(" | ")
-]
+TABLE = by_name(EXACT)
 
 
 @pytest.mark.parametrize(("text", "name"), TABLE)
@@ -246,7 +242,7 @@ def test_a_user_s_own_names_come_first(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_words_name_entries_of_the_catalog_once() -> None:
-    words = spellings._spellings()
+    words = spelling_words()
     named = {member.accelerator for family in words.families.values() for member in family.members}
     assert named == set(accelerator_names())
     suggested = (words.products, words.hints, words.leading, words.vendors, words.by_gb)
