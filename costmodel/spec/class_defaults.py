@@ -1,4 +1,4 @@
-"""Sizes that transformers' configuration classes fill in, for files that leave them out on purpose."""
+"""Sizes that a configuration class of transformers, or a training framework, fills in where a file leaves them out."""
 
 from __future__ import annotations
 
@@ -10,12 +10,19 @@ import yaml
 
 
 @cache
-def _table() -> dict[str, dict[str, Any]]:
-    file = resources.files("costmodel.catalog") / "class_defaults.yaml"
-    table: dict[str, dict[str, Any]] = yaml.safe_load(file.read_text(encoding="utf-8"))["model_types"]
+def _table(file_name: str) -> dict[str, Any]:
+    file = resources.files("costmodel.catalog") / file_name
+    table: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
     return table
 
 
 def class_defaults(model_type: str) -> dict[str, Any]:
     """Key -> default of that model_type's class; empty where none are kept."""
-    return _table().get(model_type, {})
+    defaults: dict[str, Any] = _table("class_defaults.yaml")["model_types"].get(model_type, {})
+    return defaults
+
+
+def framework_defaults(framework: str) -> dict[str, int]:
+    """Key -> default of that framework."""
+    sizes: dict[str, int] = _table("framework_defaults.yaml")[framework]["sizes"]
+    return sizes

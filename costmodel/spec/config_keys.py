@@ -21,9 +21,23 @@ class ConfigKeys:
     and others have to agree with it.
     """
 
-    def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> None:
-        """``defaults`` stand for absent keys that the file's own convention leaves out."""
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        defaults: Mapping[str, Any] | None = None,
+        *,
+        noted: bool = True,
+        prefix: str = "",
+    ) -> None:
+        """``defaults`` stand for absent keys that the file's own convention leaves out.
+
+        Args:
+            noted: whether defaults that were taken are worth a note.
+            prefix: the block that holds the keys, for messages.
+        """
+        self._noted = noted
         self._config = config
+        self._prefix = prefix
         self._defaults = defaults or {}
         self._problems: dict[str, InvalidInput] = {}
         self._defaulted: dict[str, Any] = {}
@@ -47,7 +61,10 @@ class ConfigKeys:
         """A whole number of at least 1; None if it is null, the default if it is absent."""
         name = self._present(names)
         if name is None:
-            return self._absent(names, None) if names[0] in self._defaults else default
+            if names[0] in self._defaults:
+                return self._absent(names, None)
+            self._took(names[0], default)
+            return default
         return None if self._config[name] is None else self._whole(name, at_least=1)
 
     def count(self, *names: str, default: int = 0) -> int:
@@ -88,8 +105,9 @@ class ConfigKeys:
         if value is not None and not isinstance(value, Mapping):
             self.problem(name, value, "an object of keys and values is expected")
             value = None
-        nested = ConfigKeys(value or {})
-        nested._problems, nested._notes = self._problems, self._notes
+        nested = ConfigKeys(value or {}, prefix=f"{name}.")
+        nested._problems, nested._notes, nested.missing = self._problems, self._notes, self.missing
+        nested._defaulted = self._defaulted
         return nested
 
     def has(self, name: str) -> bool:
@@ -114,15 +132,16 @@ class ConfigKeys:
             self.problem(name, value, f"only {str(allowed).lower()} is supported: {why}")
 
     def problem(self, name: str, value: Any, expected: str) -> None:
-        self._problems.setdefault(name, InvalidInput(name, value, expected))
+        known_as = self._prefix + name
+        self._problems.setdefault(known_as, InvalidInput(known_as, value, expected))
 
     def note(self, text: str) -> None:
         self._notes.append(text)
 
     def check(self, names: tuple[str, ...], others: tuple[str, ...], rule: Relation, expected: str) -> None:
         """A rule between two whole numbers, where both are there and no problem of theirs is known yet."""
-        name, other = self._present(names), self._present(others)
-        if name is None or other is None or name in self._problems or other in self._problems:
+        name, other = self._first_of(names), self._first_of(others)  # to compare keys is not to understand them
+        if name is None or other is None or self._is_wrong(name) or self._is_wrong(other):
             return
         value, bound = self._config[name], self._config[other]
         if _is_whole(value) and _is_whole(bound) and value > 0 and bound > 0 and not rule(int(value), int(bound)):
@@ -135,7 +154,7 @@ class ConfigKeys:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        filled = ", ".join(f"{name} {value}" for name, value in self._defaulted.items())
+        filled = ", ".join(f"{name} {value}" for name, value in self._defaulted.items()) if self._noted else ""
         said = [f"absent from the file, filled from its class's defaults: {filled}"] if filled else []
         return tuple(dict.fromkeys([*said, *self._notes]))
 
@@ -144,21 +163,33 @@ class ConfigKeys:
         """Keys that nothing has looked at."""
         return tuple(sorted(str(name) for name in self._config if name not in self.read))
 
+    def _is_wrong(self, name: str) -> bool:
+        return self._prefix + name in self._problems
+
     def _absent(self, names: tuple[str, ...], default: int | None) -> int:
         if default is not None:
+            self._took(names[0], default)
             return default
         for name in names:
             if name in self._defaults:
                 self._defaulted[name] = self._defaults[name]
                 return int(self._defaults[name])
-        if names[0] not in self.missing:
-            self.missing.append(names[0])
+        if self._prefix + names[0] not in self.missing:
+            self.missing.append(self._prefix + names[0])
         self.problem(names[0], None, f"a whole number of at least 1 is required{self._misspelt(names[0])}")
         return _STAND_IN
+
+    def _took(self, name: str, default: int | None) -> None:
+        """A default of 1 is the usual case, such as experts in every layer."""
+        if default is not None and default > 1:
+            self._defaulted[self._prefix + name] = default
 
     def _present(self, names: tuple[str, ...]) -> str | None:
         """The first name that holds something, else the first that is there at all."""
         self.read.update(names)
+        return self._first_of(names)
+
+    def _first_of(self, names: tuple[str, ...]) -> str | None:
         present = [name for name in names if name in self._config]
         return next((name for name in present if self._config[name] is not None), next(iter(present), None))
 

@@ -12,11 +12,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodel.errors import InvalidInput, UnknownName
+from costmodel.spec.architecture import model_type_of, notes_on_class, refuse_encoders
 from costmodel.spec.class_defaults import class_defaults
-from costmodel.spec.config_keys import ConfigKeys, is_placeholder
+from costmodel.spec.config_keys import ConfigKeys
 from costmodel.spec.families import FAMILIES
-from costmodel.spec.families.common import FFN, HEADS, HIDDEN, LAYERS, VOCAB, Fields, check_relations
+from costmodel.spec.families.common import (
+    EXPERTS,
+    FFN,
+    HEADS,
+    HIDDEN,
+    KV_HEADS,
+    LAYERS,
+    TOP_K,
+    VOCAB,
+    Fields,
+    check_relations,
+    name_unread,
+)
 from costmodel.spec.families.dense import llama
+from costmodel.spec.key_words import holds_something, of_structure, of_widths
 from costmodel.spec.model import ModelSpec
 from costmodel.spec.validation import build, together
 
@@ -32,16 +46,7 @@ _TEXT_PARTS = ("thinker_config", "text_config", "language_config", "llm_config")
 _OTHER_PARTS = ("vision_config", "audio_config", "speech_config", "visual")
 _NAMES_IT = ("model_type", "architectures", "architecture", "_name_or_path", "name")
 _PLAIN_SIZES = (LAYERS, HIDDEN, HEADS, FFN, VOCAB)
-# What keys speak of that make a model something else than Llama, whatever else they say.
-_STRUCTURE = (
-    "altup", "attn_type", "block_config", "compress", "conv", "cross_attention", "encoder", "engram", "expert", "hash",
-    "hc_", "hybrid", "index_", "kv_shared", "laurel", "layer_types", "layers_block", "linear_", "lora_rank", "mamba",
-    "moe", "mtp", "nextn", "num_blocks", "patch_size", "per_layer", "pos_att_type", "recurrent", "router", "rwkv",
-    "ssm", "state_size", "time_mix", "type_vocab",
-)  # fmt: skip
-# What else has to be understood, lest widths or biases are taken for Llama's.
-_WIDTHS = ("bias", "ffn", "glu", "heads", "kv", "mlp", "query")
-_ENDINGS = ("forcausallm", "lmheadmodel", "forconditionalgeneration")
+_SIZES = (*_PLAIN_SIZES, KV_HEADS, ("head_dim",), EXPERTS, TOP_K)
 
 
 def known_model_types() -> tuple[str, ...]:
@@ -53,11 +58,15 @@ def model_from_config(config: Mapping[str, Any], name: str) -> ModelSpec:
     if not isinstance(config, Mapping):
         raise InvalidInput("config.json", config, "an object of keys and values is expected")
     text, notes = _language_model(_from_tensorrt_llm(config))
+    refuse_encoders(text)
     _refuse_what_differs_by_layer(text)
-    model_type = _model_type(text)
+    model_type = model_type_of(text)
+    notes += notes_on_class(text, model_type)
     if model_type in FAMILIES:
         keys = ConfigKeys(text, class_defaults(model_type) if _nested(config) else None)
         fields = FAMILIES[model_type](keys)
+        check_relations(keys)
+        name_unread(keys, fields, f"model_type {model_type} has no such key, and it speaks of another architecture")
         _refuse_problems(keys)
     else:
         keys, fields = _plain_shape(text, model_type)
@@ -76,11 +85,25 @@ def _language_model(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[
     if nested is None:
         return config, notes
     text = dict(config[nested])
+    notes += _disagreements(config, text, nested)
     for key in ("tie_word_embeddings", "model_type"):
         if text.get(key) is None and config.get(key) is not None:
             text[key] = config[key]
     deeper, more = _language_model(text)  # an omni model's thinker has a text model of its own
     return deeper, [*notes, *more]
+
+
+def _disagreements(outer: Mapping[str, Any], text: Mapping[str, Any], part: str) -> list[str]:
+    """Sizes beside the nested config that say something else than it does."""
+    notes = []
+    for names in _SIZES:
+        said = next(((name, outer[name]) for name in names if outer.get(name) is not None), None)
+        inner = next((text[name] for name in names if text.get(name) is not None), None)
+        if said is not None and said[1] != inner:
+            name, value = said
+            found = f"{inner} there" if inner is not None else "it is not there"
+            notes.append(f"{name} {value} at the top of the file is not used, {part} is what is planned ({found})")
+    return notes
 
 
 def _nested(config: Mapping[str, Any]) -> str | None:
@@ -95,38 +118,6 @@ def _from_tensorrt_llm(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {renamed.get(key, key): value for key, value in config.items()}
 
 
-def _model_type(config: Mapping[str, Any]) -> str:
-    """The family's name: ``model_type``, or what ``architectures`` says when there is none."""
-    given = config.get("model_type")
-    if given is None:
-        given = _of_architecture(config)
-    if is_placeholder(given):
-        raise InvalidInput("model_type", given, "it is a placeholder; put the value in its place")
-    if not isinstance(given, str) or not given:
-        expected = f"a config.json names its architecture here, one of {len(FAMILIES)} known such as llama or qwen3_moe"
-        raise InvalidInput("model_type", given, expected)
-    for spelling in (given, f"{given}_text", f"{given}_text_model", given.removesuffix("_text")):
-        if spelling in FAMILIES:
-            return spelling
-    return given
-
-
-def _of_architecture(config: Mapping[str, Any]) -> str | None:
-    """The family of a class such as LlamaForCausalLM, from ``architectures`` or TensorRT-LLM's ``architecture``."""
-    classes = config.get("architectures")
-    name = classes[0] if isinstance(classes, list) and classes else config.get("architecture")
-    if not isinstance(name, str):
-        return None
-    letters = _letters(name)
-    for ending in _ENDINGS:
-        letters = letters.removesuffix(ending)
-    return next((family for family in FAMILIES if _letters(family) == letters), name)
-
-
-def _letters(text: str) -> str:
-    return "".join(character for character in text.lower() if character.isalnum())
-
-
 def _refuse_what_differs_by_layer(config: Mapping[str, Any]) -> None:
     blocks = config.get("block_configs")
     if blocks:
@@ -136,7 +127,6 @@ def _refuse_what_differs_by_layer(config: Mapping[str, Any]) -> None:
 
 
 def _refuse_problems(keys: ConfigKeys) -> None:
-    check_relations(keys)
     for name in keys.unread:
         if name != name.strip():
             keys.problem(name, keys.raw(name), "the key's name has blanks around it")
@@ -159,9 +149,10 @@ def _plain_shape(config: Mapping[str, Any], model_type: str) -> tuple[ConfigKeys
     """
     keys = ConfigKeys(config)
     missing = [names[0] for names in _PLAIN_SIZES if all(config.get(name) is None for name in names)]
-    odd = [name for name in sorted(map(str, config)) if _speaks_of(_STRUCTURE, name, config)]
+    said = [name for name in sorted(map(str, config)) if holds_something(config.get(name))]
+    odd = [name for name in said if of_structure(name)]
     fields = {} if missing or odd else llama(keys)
-    odd = odd or [name for name in keys.unread if fields and _speaks_of(_WIDTHS, name, config)]
+    odd = odd or [name for name in said if fields and name in keys.unread and of_widths(name)]
     if missing or odd:
         hint = "; ".join(
             [
@@ -172,14 +163,10 @@ def _plain_shape(config: Mapping[str, Any], model_type: str) -> tuple[ConfigKeys
             ]
         )
         raise UnknownName("model_type", model_type, FAMILIES, hint)
+    check_relations(keys)
     _refuse_problems(keys)
     keys.note(
         f"model_type {model_type} is not known: its sizes are read as Llama's (gated MLP, two norms a layer, biases "
         "only where the file says so)"
     )
     return keys, fields
-
-
-def _speaks_of(parts: tuple[str, ...], name: str, config: Mapping[str, Any]) -> bool:
-    """Whether a key that holds something has one of these in its name; keys that begin with _ are transformers' own."""
-    return not name.startswith("_") and bool(config.get(name)) and any(part in name.lower() for part in parts)

@@ -36,6 +36,10 @@ GPT2: dict[str, Any] = {"n_embd": 64, "n_head": 8, "n_layer": 6, "n_positions": 
 GLM_EXPERTS: dict[str, Any] = {"n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 NO_FFN = {key: value for key, value in BASE.items() if key != "intermediate_size"}
 SMALL_MPT: dict[str, Any] = {"d_model": 64, "n_heads": 8, "n_layers": 6, "vocab_size": 1000}
+DBRX_BLOCKS: dict[str, Any] = {
+    "attn_config": {"kv_n_heads": 2},
+    "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 8, "moe_top_k": 2},
+}
 DELTA_NET: dict[str, Any] = {
     "linear_num_value_heads": 4,
     "linear_value_head_dim": 16,
@@ -50,7 +54,7 @@ FAMILIES: dict[str, dict[str, Any]] = dict.fromkeys(PLAIN.split(), BASE) | {
     "bamba": BASE | {"mamba_n_heads": 8, "attn_layer_indices": [2, 5]},
     "bloom": NO_FFN,
     "chatglm": BASE,
-    "dbrx": SMALL_MPT,
+    "dbrx": SMALL_MPT | DBRX_BLOCKS,
     "deepseek_v2": BASE | DEEPSEEK,
     "deepseek_v3": BASE | DEEPSEEK,
     "deepseek_v32": BASE | DEEPSEEK,
@@ -85,7 +89,7 @@ FAMILIES: dict[str, dict[str, Any]] = dict.fromkeys(PLAIN.split(), BASE) | {
     "qwen3_vl_moe_text": BASE | QWEN_EXPERTS,
 }
 # Keys of FAMILIES that are no required size.
-NOT_REQUIRED = {"n_shared_experts", "attn_type_list", "hybrid_override_pattern", "attn_layer_indices"}
+NOT_REQUIRED = {"n_shared_experts", "attn_type_list", "hybrid_override_pattern", "attn_layer_indices", *DBRX_BLOCKS}
 # Sizes that have a default, or that the file gives in another way too.
 ALSO_LISTED = {"bamba": {"mamba_n_heads"}, "ernie4_5_moe": {"moe_k"}, "nemotron_h": {"num_hidden_layers"}}
 
@@ -349,9 +353,7 @@ def test_without_a_model_type_it_is_asked_for(changes: dict[str, Any]) -> None:
         model_from_config(BASE | changes, name="m")
 
 
-@pytest.mark.parametrize(
-    "changes", [{"type_vocab_size": 2}, {"is_encoder_decoder": True}, {"encoder_layers": 6}, {"patch_size": 16}]
-)
+@pytest.mark.parametrize("changes", [{"type_vocab_size": 2}, {"encoder_layers": 6}, {"patch_size": 16}])
 def test_encoders_are_not_taken_for_decoders(changes: dict[str, Any]) -> None:
     with pytest.raises(UnknownName, match=f"keys not understood: {next(iter(changes))}"):
         model_from_config(BASE | {"model_type": "acme"} | changes, name="m")

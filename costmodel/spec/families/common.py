@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from costmodel.spec.config_keys import ConfigKeys
+from costmodel.spec.key_words import holds_something, of_structure, of_widths
 
 Fields = dict[str, Any]
 
@@ -101,9 +103,50 @@ def check_relations(keys: ConfigKeys) -> None:
     def at_most(value: int, bound: int) -> bool:
         return value <= bound
 
+    if "layer_types" not in keys.read:
+        layer_kinds(keys, "full_attention")
     keys.check(KV_HEADS, HEADS, divides, "a divisor of the number of attention heads ({}) is expected")
     keys.check(TOP_K, EXPERTS, at_most, "at most the number of experts ({}) is expected")
     keys.check(("n_group",), EXPERTS, divides, "a divisor of the experts ({}) is expected")
     keys.check(("topk_group",), ("n_group",), at_most, "at most the number of groups ({}) is expected")
     for key in ("first_k_dense_replace", "decoder_sparse_step", "interleave_moe_layer_step"):
         keys.check((key,), LAYERS, at_most, "at most the number of layers ({}) is expected")
+
+
+def name_unread(
+    keys: ConfigKeys, fields: Fields, why: str, *, strict: bool = True, known_as: Mapping[str, str] | None = None
+) -> None:
+    """Refuses keys that nothing has read and that speak of another structure; notes those that speak of widths.
+
+    Silent are those that say what the family has anyway: a ``head_dim`` that follows, a bias that it always has.
+
+    Args:
+        why: what is said of a refused key.
+        strict: whether any is refused; else all are noted.
+        known_as: a key -> what the file's author calls it.
+    """
+    if keys.problems:
+        return  # readers that gave up early have not come to all keys
+    unread = [name for name in keys.unread if holds_something(keys.raw(name))]
+    structure = [name for name in unread if of_structure(name)]
+    noted = [name for name in unread if of_widths(name) and name not in structure and not _agrees(keys, name, fields)]
+    if strict:
+        for name in structure:
+            keys.problem(name, keys.raw(name), why)
+    else:
+        noted += structure
+    if noted:
+        shown = ", ".join(f"{(known_as or {}).get(name, name)} {keys.raw(name)}"[:60] for name in noted)
+        keys.note(f"keys that are not understood, and planned without: {shown}")
+
+
+def _agrees(keys: ConfigKeys, name: str, fields: Fields) -> bool:
+    value = keys.raw(name)
+    said: dict[str, bool] = {
+        "head_dim": value == fields.get("head_dim"),
+        "num_key_value_heads": value == fields.get("num_kv_heads"),
+        "use_qk_norm": value is True and fields.get("qk_norm", "none") != "none",
+        "attention_bias": value is True and fields.get("qkv_bias") is True,
+        "mlp_bias": value is True and (fields.get("mlp_bias") or fields.get("expert_bias")) is True,
+    }
+    return said.get(name, False)

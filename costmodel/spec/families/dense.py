@@ -14,6 +14,7 @@ from costmodel.spec.families.common import (
     attention_bias,
     decoder,
     every_nth_full,
+    layer_kinds,
     window,
 )
 
@@ -39,9 +40,12 @@ def _ministral(keys: ConfigKeys) -> Fields:
 
 def qwen_window(keys: ConfigKeys) -> Fields:
     """Layers from ``max_window_layers`` on use the window, and only if ``use_sliding_window`` is set."""
-    if not keys.flag("use_sliding_window"):
-        return {}
     full = keys.count("max_window_layers", default=28)  # Qwen2Config's and Qwen3Config's default
+    if not keys.flag("use_sliding_window"):
+        keys.has("sliding_window")
+        if "sliding_attention" in (layer_kinds(keys, "full_attention", "sliding_attention") or ()):
+            keys.note("layer_types has sliding layers, but use_sliding_window is off: all see the whole sequence")
+        return {}
     size = keys.size_or_none("sliding_window", default=4096)
     return window(keys, size, max(0, keys.size(*LAYERS) - full))
 
@@ -61,7 +65,7 @@ def _gemma(keys: ConfigKeys) -> Fields:
 
 def _gemma2(keys: ConfigKeys) -> Fields:
     # Every other layer uses the window, the first one included.
-    size = keys.size_or_none("sliding_window", default=4096)
+    size = keys.size_or_none("sliding_window", "sliding_window_size", default=4096)
     return _gemma(keys) | window(keys, size, (keys.size(*LAYERS) + 1) // 2) | {"norms_per_layer": 4}
 
 
@@ -141,6 +145,7 @@ def _ernie(keys: ConfigKeys) -> Fields:
 
 def _exaone4(keys: ConfigKeys) -> Fields:
     kinds = keys.items("layer_types")
+    keys.has("sliding_window_pattern")  # layer_types says which
     size = keys.size_or_none("sliding_window")
     sliding = window(keys, size, 0) if kinds is not None else {}
     if size is not None and kinds is None:

@@ -12,6 +12,7 @@ from costmodel.spec.families.common import (
     Fields,
     attention_bias,
     decoder,
+    layer_kinds,
     window,
 )
 from costmodel.spec.families.dense import qwen_window
@@ -19,6 +20,9 @@ from costmodel.spec.families.dense import qwen_window
 
 def _as_wide_as_the_mlp(keys: ConfigKeys, fields: Fields, **more: object) -> Fields:
     """Experts of ``intermediate_size``."""
+    other = keys.count("moe_intermediate_size")
+    if other and other != fields["ffn_hidden_size"]:
+        keys.note(f"moe_intermediate_size {other} is not used: experts of this model_type have intermediate_size")
     moe = {
         "num_experts": keys.size("num_local_experts", "num_experts"),
         "top_k": keys.size(*TOP_K),
@@ -107,17 +111,17 @@ def _dbrx(keys: ConfigKeys) -> Fields:
     keys.check(
         ("d_model",), ("n_heads",), lambda width, count: width % count == 0, "a multiple of n_heads ({}) is expected"
     )
-    width = feed_forward.size("ffn_hidden_size", default=3584)
+    width = feed_forward.size("ffn_hidden_size")
     moe = {
-        "num_experts": feed_forward.size("moe_num_experts", default=4),
-        "top_k": feed_forward.size("moe_top_k", default=1),
+        "num_experts": feed_forward.size("moe_num_experts"),
+        "top_k": feed_forward.size("moe_top_k"),
         "expert_ffn_hidden_size": width,
     }
     return {
         "num_layers": keys.size("n_layers"),
         "hidden_size": hidden,
         "num_heads": heads,
-        "num_kv_heads": attention.size("kv_n_heads", default=1),
+        "num_kv_heads": attention.size("kv_n_heads"),
         "head_dim": max(1, hidden // heads),
         "ffn_hidden_size": width,
         "vocab_size": keys.size("vocab_size"),
@@ -140,6 +144,8 @@ def _llama4(keys: ConfigKeys) -> Fields:
     listed = keys.items("moe_layers")
     if listed is not None and (len(listed) != layers // step or listed != list(range(step - 1, layers, step))):
         keys.problem("moe_layers", listed, f"every {step}th layer is expected, as interleave_moe_layer_step says")
+    layer_kinds(keys, "full_attention", "chunked_attention")
+    keys.has("use_qk_norm")
     if keys.size_or_none("attention_chunk_size", default=8192):
         keys.note("attention in chunks (attention_chunk_size) is priced as attention to the whole sequence")
     moe = {
@@ -155,6 +161,8 @@ def _llama4(keys: ConfigKeys) -> Fields:
 
 def _minimax_m2(keys: ConfigKeys) -> Fields:
     norm = "full" if keys.flag("use_qk_norm", default=True) else "none"
+    for name in ("mtp_transformer_layers", "num_mtp_modules", "qk_norm_type", "use_routing_bias"):
+        keys.has(name)
     if keys.flag("use_mtp"):
         keys.note("use_mtp: the layout of its prediction modules is not published, so none is planned")
     return _as_wide_as_the_mlp(keys, decoder(keys, head_dim=128), score_correction_bias=True) | {"qk_norm": norm}

@@ -21,6 +21,7 @@ from costmodel.spec.families.common import (
 
 _GPT2_HIDDEN = ("n_embd", "hidden_size")
 _GPT2_HEADS = ("n_head", "num_attention_heads")
+_GATED_OF_MPT = ("mptglu",)
 
 
 def _four_times_wide(keys: ConfigKeys, *, tied: bool, kv_heads: int | None = None) -> Fields:
@@ -81,6 +82,7 @@ def _bloom(keys: ConfigKeys) -> Fields:
 def _falcon(keys: ConfigKeys) -> Fields:
     """Two norms a layer, one where attention and MLP read the same; grouped, single or full KV heads by flags."""
     grouped = keys.flag("new_decoder_architecture")
+    keys.has("multi_query")
     if grouped:
         kv_heads = keys.size_or_none("num_kv_heads", "num_key_value_heads", "n_head_kv")
     else:
@@ -98,7 +100,15 @@ def _mpt(keys: ConfigKeys) -> Fields:
     attention, feed_forward = keys.part("attn_config"), keys.part("ffn_config")
     if feed_forward.has("moe_num_experts"):
         experts = feed_forward.raw("moe_num_experts")
-        keys.problem("ffn_config.moe_num_experts", experts, "experts of MPT are not supported")
+        feed_forward.problem("moe_num_experts", experts, "experts of MPT are not supported")
+    for norm in ("qk_ln", "qk_gn"):
+        attention.require(norm, False, "norms of queries and keys are of another width there")
+    kind = feed_forward.text("ffn_type") or ""
+    if "moe" in kind and not feed_forward.has("moe_num_experts"):
+        feed_forward.problem("ffn_type", kind, "experts of MPT are not supported")
+    sliding = {}
+    if attention.raw("sliding_window_size") not in (None, -1):
+        sliding = {"sliding_window": attention.size("sliding_window_size"), "num_sliding_layers": keys.size("n_layers")}
     kv_heads = attention.size_or_none("kv_n_heads") or heads
     kv_heads = 1 if attention.text("attn_type") == "multiquery_attention" else kv_heads
     width = feed_forward.size_or_none("ffn_hidden_size") or keys.size("expansion_ratio", default=4) * hidden
@@ -120,7 +130,8 @@ def _mpt(keys: ConfigKeys) -> Fields:
             "learned_position_embeddings": learned,
             "tie_word_embeddings": keys.flag("tie_word_embeddings", default=True),
         }
-        | UNGATED
+        | {"gated_mlp": kind in _GATED_OF_MPT}
+        | sliding
         | dict.fromkeys(ALL_BIASES, bias)
     )
 

@@ -161,6 +161,8 @@ def _nemotron_h(keys: ConfigKeys) -> Fields:
         "expert_bias": bias,
         "num_mtp_layers": keys.count("num_nextn_predict_layers"),
     }
+    for name in ("mtp_hybrid_override_pattern", "mtp_layers_block_type"):
+        keys.has(name)  # a module is priced as a layer of attention and one of experts
     fields |= attention_bias(keys) | UNGATED
     mlp = count["mlp"] + count["moe"]
     if not (count["mamba"] and count["attention"] and mlp):
@@ -214,6 +216,7 @@ def _mamba2(keys: ConfigKeys) -> Fields:
 
 
 def _nemotron_experts(keys: ConfigKeys) -> Fields:
+    keys.has("n_shared_experts")  # its width is that of all of them
     return {
         "num_experts": keys.size("n_routed_experts"),
         "top_k": keys.size(*TOP_K),

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from costmodel.spec.class_defaults import framework_defaults
 from costmodel.spec.config_keys import ConfigKeys
 from costmodel.spec.families.common import Fields
-from costmodel.spec.native.reading import plain_keys, raise_problems
+from costmodel.spec.native.reading import name_left_over, plain_keys, raise_problems
 
 _MARKS = {"pipe_parallel_size", "gpt_j_residual", "no_weight_tying", "pos_emb", "attention_config", "gpt_j_tied"}
 _GATED = ("swiglu", "geglu", "reglu", "bilinear")
 _ATTENTION = ("global", "flash", "local", "sparse_fixed", "sparse_variable", "bigbird", "bslongformer")
-_GPT2_VOCABULARY = 50257  # of GPT2BPETokenizer, the default tokenizer_type
-_MULTIPLE = 256  # what widths of MLPs are rounded up to
 
 
 def recognises(data: Mapping[str, Any]) -> bool:
@@ -22,7 +21,7 @@ def recognises(data: Mapping[str, Any]) -> bool:
 
 
 def fields_of(data: Mapping[str, Any]) -> Fields:
-    keys = ConfigKeys(plain_keys(data))
+    keys = ConfigKeys(plain_keys(data), framework_defaults("gpt_neox"), noted=False)
     layers, hidden, heads = keys.size("num_layers"), keys.size("hidden_size"), keys.size("num_attention_heads")
     _check_layers(keys)
     keys.check(
@@ -62,7 +61,7 @@ def fields_of(data: Mapping[str, Any]) -> Fields:
     if keys.count("moe_num_experts", default=1) > 1:
         fields |= {"moe": _experts(keys, fields["ffn_hidden_size"]), "expert_bias": False}
     raise_problems(keys)
-    return fields | {"notes": keys.notes}
+    return fields | {"notes": (*name_left_over(plain_keys(data), keys.read, strict=False), *keys.notes)}
 
 
 def _check_layers(keys: ConfigKeys) -> None:
@@ -77,7 +76,7 @@ def _check_layers(keys: ConfigKeys) -> None:
 def _ffn_width(keys: ConfigKeys, hidden: int, activation: str) -> int:
     """A gated MLP's width is a third of the given one, so that it is as large as a plain one; then rounded up."""
     given = keys.size_or_none("intermediate_size", "ffn_hidden_size")
-    multiple = keys.size("mlp_multiple_of", default=_MULTIPLE)
+    multiple = keys.size("mlp_multiple_of")
     if keys.text("mlp_type") == "llama":
         width = given or 2 * 4 * hidden // 3
     else:
@@ -90,10 +89,9 @@ def _padded_vocabulary(keys: ConfigKeys) -> int:
     """GPT-NeoX trains the padded vocabulary, so a published checkpoint has it too."""
     if keys.has("padded_vocab_size"):
         return keys.size("padded_vocab_size")
-    size = keys.size_or_none("vocab_size")
-    unit = keys.size("make_vocab_size_divisible_by", default=128) * keys.size("model_parallel_size", default=1)
-    if size is None:
-        size = _GPT2_VOCABULARY
+    size = keys.size("vocab_size")
+    unit = keys.size("make_vocab_size_divisible_by") * keys.size("model_parallel_size")
+    if not keys.has("vocab_size"):
         named = keys.text("tokenizer_type")
         why = f"{named}'s is not in the file" if named else "no tokenizer is in the file"
         keys.note(f"vocab_size: {why}, the default tokenizer's {size} is padded to a multiple of {unit}")
@@ -103,6 +101,6 @@ def _padded_vocabulary(keys: ConfigKeys) -> int:
 def _experts(keys: ConfigKeys, width: int) -> Fields:
     return {
         "num_experts": keys.size("moe_num_experts"),
-        "top_k": keys.size("moe_top_k", default=1),
+        "top_k": keys.size("moe_top_k"),
         "expert_ffn_hidden_size": width,
     }

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from costmodel.spec.base import MOST_LAYERS
+from costmodel.spec.class_defaults import framework_defaults
 from costmodel.spec.config_keys import ConfigKeys
 from costmodel.spec.families.common import Fields
 from costmodel.spec.native.megatron_hybrid import hybrid_fields
-from costmodel.spec.native.reading import layer_pattern, plain_keys, raise_problems
+from costmodel.spec.native.reading import layer_pattern, name_left_over, plain_keys, raise_problems
 from costmodel.spec.native.tokenizers import vocabulary_of
 
 _MARKS = {
@@ -34,6 +35,7 @@ _REFUSED = {
     "engram_layers": "memory layers are not supported",
 }
 _CORE = "megatron.core"
+_EXPERTS = ("num_experts", "num_moe_experts")
 
 
 def recognises(data: Mapping[str, Any]) -> bool:
@@ -44,7 +46,9 @@ def recognises(data: Mapping[str, Any]) -> bool:
 
 
 def fields_of(data: Mapping[str, Any]) -> Fields:
-    keys = ConfigKeys({key: _typed(value) for key, value in plain_keys(_arguments(data)).items()})
+    arguments = {key: _typed(value) for key, value in plain_keys(_arguments(data)).items()}
+    defaults = framework_defaults("megatron")
+    keys = ConfigKeys(arguments, defaults, noted=False)
     for name, why in _REFUSED.items():
         value = keys.raw(name)
         if keys.has(name) and value is not False and not (name == "spec" and _CORE in str(value)):
@@ -53,7 +57,12 @@ def fields_of(data: Mapping[str, Any]) -> Fields:
     if layers > MOST_LAYERS:
         keys.problem("num_layers", layers, f"at most {MOST_LAYERS} are expected")
         raise_problems(keys)
-    gated = keys.flag("swiglu") or keys.flag("quick_geglu")
+    gated = True in [keys.flag(name) for name in ("swiglu", "quick_geglu", "gated_linear_unit")]
+    grouped = keys.flag("group_query_attention")
+    keys.has("num_query_groups")
+    if not grouped and keys.raw("num_query_groups") not in (None, defaults["num_query_groups"], heads):
+        groups = keys.raw("num_query_groups")
+        keys.note(f"num_query_groups {groups} counts with group_query_attention only: every head has its own KV head")
     # Megatron-core's default keeps a gated MLP as large as a plain one of four times the width.
     default_ffn = hidden * 4 * 2 // 3 // 64 * 64 if gated else 4 * hidden
     ffn = keys.size_or_none("ffn_hidden_size") or max(1, default_ffn)
@@ -61,7 +70,7 @@ def fields_of(data: Mapping[str, Any]) -> Fields:
         "num_layers": layers,
         "hidden_size": hidden,
         "num_heads": heads,
-        "num_kv_heads": keys.size("num_query_groups") if keys.flag("group_query_attention") else heads,
+        "num_kv_heads": keys.size("num_query_groups") if grouped else heads,
         "head_dim": keys.size_or_none("kv_channels") or _even_head_dim(keys, hidden, heads),
         "ffn_hidden_size": ffn,
         "vocab_size": vocabulary_of(keys),
@@ -70,6 +79,7 @@ def fields_of(data: Mapping[str, Any]) -> Fields:
         "tie_word_embeddings": not keys.flag("untie_embeddings_and_output_weights"),
         "num_mtp_layers": keys.count("mtp_num_layers"),
         "attention_output_gate": keys.flag("attention_output_gate"),
+        "attention_sinks": keys.text("softmax_type") == "learnable",
     }
     keys.check(
         ("num_query_groups",),
@@ -79,10 +89,22 @@ def fields_of(data: Mapping[str, Any]) -> Fields:
     )
     fields |= _biases_and_norms(keys) | _position_embeddings(keys)
     fields |= _latent(keys, heads) if keys.flag("multi_latent_attention") else {}
-    fields |= {"moe": _experts(keys, layers, ffn)} if keys.has("num_experts") else {}
+    fields |= {"moe": _experts(keys, layers, ffn)} if any(keys.has(name) for name in _EXPERTS) else {}
     fields |= hybrid_fields(keys, layers, hidden)
     raise_problems(keys)
-    return fields | {"notes": keys.notes}
+    named = {key: value for key, value in arguments.items() if value != defaults.get(key)}
+    left = name_left_over(named, (*keys.read, *_turned_off(data, arguments)), strict=False)
+    return fields | {"notes": (*left, *keys.notes)}
+
+
+def _turned_off(data: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[str]:
+    """Arguments of experts and of latent attention, where a merged file says that there are none."""
+    given = {str(key).lstrip("-").replace("-", "_") for key in _arguments(data)}
+    has_experts = any(arguments.get(name) for name in _EXPERTS)
+    off = ["moe_"] if given.intersection(_EXPERTS) and not has_experts else []
+    if arguments.get("multi_latent_attention") is False:
+        off += ["kv_lora_rank", "q_lora_rank", "qk_", "v_head_dim"]
+    return [key for key in arguments if key.startswith(tuple(off))]
 
 
 def _arguments(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -141,13 +163,13 @@ def _biases_and_norms(keys: ConfigKeys) -> Fields:
 
 
 def _latent(keys: ConfigKeys, heads: int) -> Fields:
-    nope, rope = keys.size("qk_head_dim", default=128), keys.size("qk_pos_emb_head_dim", default=64)
+    nope, rope = keys.size("qk_head_dim"), keys.size("qk_pos_emb_head_dim")
     mla = {
         "q_lora_rank": keys.size_or_none("q_lora_rank"),
-        "kv_lora_rank": keys.size("kv_lora_rank", default=32),
+        "kv_lora_rank": keys.size("kv_lora_rank"),
         "qk_nope_head_dim": nope,
         "qk_rope_head_dim": rope,
-        "v_head_dim": keys.size("v_head_dim", default=128),
+        "v_head_dim": keys.size("v_head_dim"),
     }
     return {"mla": mla, "num_kv_heads": heads, "head_dim": nope + rope}
 
@@ -155,10 +177,11 @@ def _latent(keys: ConfigKeys, heads: int) -> Fields:
 def _experts(keys: ConfigKeys, layers: int, ffn: int) -> Fields:
     shared = keys.count("moe_shared_expert_intermediate_size")
     at_most = "at most the number of experts ({}) is expected"
-    keys.check(("moe_router_topk",), ("num_experts",), lambda chosen, experts: chosen <= experts, at_most)
+    keys.check(("moe_router_topk",), _EXPERTS, lambda chosen, experts: chosen <= experts, at_most)
     return {
-        "num_experts": keys.size("num_experts"),
-        "top_k": keys.size("moe_router_topk", default=2),
+        "num_experts": keys.size(*_EXPERTS),
+        "latent_size": keys.size_or_none("moe_latent_size"),
+        "top_k": keys.size("moe_router_topk"),
         "expert_ffn_hidden_size": keys.size_or_none("moe_ffn_hidden_size") or ffn,
         "shared_expert_ffn_hidden_size": shared,
         "shared_expert_gate": keys.flag("moe_shared_expert_gate") and shared > 0,

@@ -15,7 +15,8 @@ def hybrid_fields(keys: ConfigKeys, layers: int, hidden: int) -> Fields:
     elif variant is not None:
         return _delta_net(keys, layers)
     pattern = keys.text("hybrid_override_pattern")
-    if pattern is None and (keys.flag("is_hybrid_model") or keys.raw("model_type") == "mamba"):
+    is_hybrid = keys.flag("is_hybrid_model")
+    if pattern is None and (is_hybrid or keys.raw("model_type") == "mamba"):
         keys.problem("hybrid_override_pattern", None, "a hybrid's layers have to be listed, such as M-M*-")
     if pattern is None:
         return {}
@@ -26,15 +27,15 @@ def hybrid_fields(keys: ConfigKeys, layers: int, hidden: int) -> Fields:
         expected = f"num_layers ({layers}) letters are expected: M for Mamba, * for attention, - for an MLP, each used"
         keys.problem("hybrid_override_pattern", pattern, expected)
         return {}
-    head_dim = keys.size("mamba_head_dim", default=64)
-    inner = keys.size("mamba_expand", default=2) * hidden
+    head_dim = keys.size("mamba_head_dim")
+    inner = keys.size("mamba_expand") * hidden
     mixer = {
         "kind": "mamba2",
         "num_heads": keys.size_or_none("mamba_num_heads") or max(1, inner // head_dim),
         "head_dim": head_dim,
-        "num_key_heads": keys.size("mamba_num_groups", default=8),
-        "key_head_dim": keys.size("mamba_state_dim", default=128),
-        "conv_kernel": 4,
+        "num_key_heads": keys.size("mamba_num_groups"),
+        "key_head_dim": keys.size("mamba_state_dim"),
+        "conv_kernel": keys.size("mamba_conv_kernel"),
         "conv_bias": True,
     }
     counts = {"num_attention_layers": count["*"], "num_mixer_layers": count["M"], "num_mlp_layers": count["-"]}
@@ -58,7 +59,7 @@ def _delta_net(keys: ConfigKeys, layers: int) -> Fields:
         "head_dim": keys.size("linear_value_head_dim"),
         "num_key_heads": keys.size("linear_num_key_heads"),
         "key_head_dim": keys.size("linear_key_head_dim"),
-        "conv_kernel": keys.size("linear_conv_kernel_dim", default=4),
+        "conv_kernel": keys.size("linear_conv_kernel_dim"),
     }
     counts = {"num_attention_layers": layers - sum(pattern), "num_mixer_layers": sum(pattern), "num_mlp_layers": layers}
     return {"hybrid": counts | {"mixer": mixer}}

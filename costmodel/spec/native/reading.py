@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from costmodel.errors import InvalidInput
 from costmodel.spec.config_keys import ConfigKeys
 from costmodel.spec.families import FAMILIES
-from costmodel.spec.families.common import Fields, check_relations
+from costmodel.spec.families.common import Fields, check_relations, name_unread
+from costmodel.spec.key_words import holds_something, is_harmless, of_structure, of_widths
 from costmodel.spec.validation import together
 
 _LONGEST_PATTERN = 10_000
+_NOT_UNDERSTOOD = "it is not understood, and it speaks of another architecture"
 
 
 def plain_keys(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,18 +28,43 @@ def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]
     return {new: data[old] for old, new in names.items() if data.get(old) is not None}
 
 
-def as_family(model_type: str, config: Mapping[str, Any], names: dict[str, str]) -> Fields:
+def as_family(
+    model_type: str, config: Mapping[str, Any], names: dict[str, str], *, apart: Iterable[str] = (), strict: bool = True
+) -> Fields:
     """The fields that a family makes of ``config``; its problems name the dialect's own keys.
 
     Args:
         names: the dialect's key -> the family's.
+        apart: keys of ``config`` that the dialect reads itself.
+        strict: whether keys of another architecture are refused; a file of a whole run has them with values of none.
     """
     keys = ConfigKeys(config)
+    keys.read.update(apart)
     fields = FAMILIES[model_type](keys)
     check_relations(keys)
     # Of several keys that mean the same, the first is the usual one.
-    raise_problems(keys, {new: old for old, new in reversed(names.items())})
+    known_as = {new: old for old, new in reversed(names.items())}
+    name_unread(keys, fields, _NOT_UNDERSTOOD, strict=strict, known_as=known_as)
+    raise_problems(keys, known_as)
     return fields | {"notes": keys.notes}
+
+
+def name_left_over(data: Mapping[str, Any], understood: Iterable[str], *, strict: bool) -> tuple[str, ...]:
+    """A note on keys that no reader of the dialect looks at.
+
+    Args:
+        strict: for files that describe a model and nothing else: what speaks of a structure is refused, and all other
+            keys are named but those that change no parameter. Else those are named that speak of a model's shape.
+    """
+    left = [key for key in sorted(set(data) - set(understood)) if holds_something(data[key]) and not is_harmless(key)]
+    structure = [key for key in left if of_structure(key)]
+    if strict and structure:
+        raise together([InvalidInput(key, data[key], _NOT_UNDERSTOOD) for key in structure])
+    named = left if strict else [key for key in left if of_structure(key) or of_widths(key)]
+    if not named:
+        return ()
+    shown = ", ".join(f"{key} {data[key]}"[:60] for key in named)
+    return (f"keys that are not understood, and planned without: {shown}",)
 
 
 def raise_problems(keys: ConfigKeys, names: Mapping[str, str] | None = None) -> None:
