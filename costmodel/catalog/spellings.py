@@ -105,7 +105,8 @@ def _recognised(text: str, user_dir: Path | None) -> Recognised:
         nearest = min(words.by_gb, key=lambda known: abs(known - size))
         if _near(nearest, size):
             return _taken(words.by_gb[nearest], "default", "names a size only", shown)
-    return _taken(words.default, "default", "is not known" if shown else "is not given", shown)
+    unknown = f"is {parts.variant} that isn't named" if parts.variant else "is not known"
+    return _taken(words.default, "default", unknown if shown else "is not given", shown)
 
 
 def _of_family(family: Family, parts: Text, end: int, meant: str | None, shown: str) -> Recognised:
@@ -123,6 +124,10 @@ def _of_family(family: Family, parts: Text, end: int, meant: str | None, shown: 
         return _taken(members[0].accelerator, "family", f"has a form that no such {family.name} has", shown)
     if meant in {member.accelerator for member in members}:
         return _taken(str(meant), "exact", None, shown)
+    if parts.sizes and not sized:
+        return _taken(
+            members[0].accelerator, "family", f"speaks of a memory of {parts.sizes[0]:g} GB, which it hasn't", shown
+        )
     # A chip is what is counted unless the text says that cores are.
     if "chip" in members[0].form or len({member.gb[0] for member in members}) == 1:
         return _taken(members[0].accelerator, "exact", None, shown)

@@ -70,7 +70,10 @@ class ConfigKeys:
     def count(self, *names: str, default: int = 0) -> int:
         """A whole number of at least 0; the default if it is absent or null."""
         name = self._present(names)
-        return default if name is None or self._config[name] is None else self._whole(name, at_least=0)
+        if name is None or self._config[name] is None:
+            self._took(names[0], default)
+            return default
+        return self._whole(name, at_least=0)
 
     def flag(self, name: str, default: bool = False) -> bool:
         self.read.add(name)

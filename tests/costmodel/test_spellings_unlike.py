@@ -15,7 +15,7 @@ h100-sxm5-80gb: H100 80GB HBM3 MIG 1g.10gb | H100-80GB MIG 1g.10gb+me | NVIDIA H
 v100-sxm2-32gb: GRID V100D-8Q | Tesla V100-DGXS-32GB
 v100-sxm2-16gb: V100-FHHL-16GB | Tesla P100-PCIE-16GB
 v100-pcie-32gb: Tesla V100S-PCIE-32GB
-v100-pcie-16gb: NVIDIA TITAN V | Tesla K80 | NVIDIA GeForce GTX 1080 Ti
+v100-pcie-16gb: Quadro P5000 | NVIDIA TITAN V | Tesla K80 | NVIDIA GeForce GTX 1080 Ti
 t4: T4G
 a10: A10M | NVIDIA A2
 a40: A40-48Q
@@ -32,6 +32,7 @@ mi210: AMD Instinct MI100 | Radeon RX 7900 XTX
 mi300x: AMD Instinct MI308X | MI300C | MI300XHF
 ascend-910b-64gb: Ascend 910B2C | Ascend 910C
 tpu-v4: TPU v4i
+b300-sxm-288gb: B300A
 gaudi2: Gaudi2D | HL-205
 """
 
@@ -60,3 +61,13 @@ def test_another_product_is_not_the_model_whose_name_it_has(text: str, name: str
 def test_what_only_looks_like_another_product_is_the_model(text: str) -> None:
     found = recognise_accelerator(text)
     assert (found.accelerator.name, found.how) == ("a100-sxm4-80gb", "exact")
+
+
+@pytest.mark.parametrize(
+    ("text", "how"), [("RTX 4090 48GB", "family"), ("8x L40S 384GB", "family"), ("mig-3g.40gb", "default")]
+)
+def test_what_doesn_t_fit_the_model_is_said(text: str, how: str) -> None:
+    found = recognise_accelerator(text)
+    assert found.how == how
+    assert found.note is not None
+    assert ("MIG" if text.startswith("mig") else "a memory of") in found.note

@@ -40,12 +40,13 @@ def _ministral(keys: ConfigKeys) -> Fields:
 
 def qwen_window(keys: ConfigKeys) -> Fields:
     """Layers from ``max_window_layers`` on use the window, and only if ``use_sliding_window`` is set."""
-    full = keys.count("max_window_layers", default=28)  # Qwen2Config's and Qwen3Config's default
     if not keys.flag("use_sliding_window"):
+        keys.has("max_window_layers")
         keys.has("sliding_window")
         if "sliding_attention" in (layer_kinds(keys, "full_attention", "sliding_attention") or ()):
             keys.note("layer_types has sliding layers, but use_sliding_window is off: all see the whole sequence")
         return {}
+    full = keys.count("max_window_layers", default=28)  # Qwen2Config's and Qwen3Config's default
     size = keys.size_or_none("sliding_window", default=4096)
     return window(keys, size, max(0, keys.size(*LAYERS) - full))
 
