@@ -40,6 +40,7 @@ class Rule:
         source: file and line of the framework's own check, with the commit's date.
         since, until: first and last framework version that has the rule; None leaves that side open.
         with_feature, without_feature: a feature that a version has to have, or to lack, for the rule to apply.
+        policy: whether the planner merely lists no such plans, while no framework refuses them.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Rule:
     until: str | None = None
     with_feature: str | None = None
     without_feature: str | None = None
+    policy: bool = False
 
     def applies_to(self, framework: FrameworkSpec) -> bool:
         """Whether this version of the framework has the rule.
