@@ -100,17 +100,10 @@ PIPELINE_RULES: tuple[Rule, ...] = (
         axes=LAYOUT_AXES,
         holds=_every_stage,
         reason=_every_stage_reason,
-        source=OWN + "a stage without layers costs a bubble and saves nothing",
-        without_feature="empty_stages_refused",
+        source=OWN + "a stage without layers costs a bubble and saves nothing; torchtitan b5bcd76c66d0 (2026-08-21) "
+        "distributed/pipeline_parallel.py:554 refuses it",
         policy=True,
-    ),
-    Rule(
-        name="every_stage_has_a_layer",
-        axes=LAYOUT_AXES,
-        holds=_every_stage,
-        reason=_every_stage_reason,
-        source="torchtitan b5bcd76c66d0 (2026-08-21) distributed/pipeline_parallel.py:554",
-        with_feature="empty_stages_refused",
+        refused_with_feature="empty_stages_refused",
     ),
     Rule(
         name="chunks_within_layers",

@@ -14,7 +14,7 @@ from typing import Any
 from costmodel.checker import check_plan
 from costmodel.rules import rules_for
 from costmodel.scenario import Scenario
-from costmodel.spec.plan import CP_COMM_TYPES, Plan
+from costmodel.spec.plan import Plan
 from costmodel.spec.plan_draft import PlanDraft
 from planner.check.settling import Chosen
 from planner.search.space import divisors
@@ -108,7 +108,8 @@ def _options(draft: PlanDraft, scenario: Scenario, usual: Values) -> dict[str, t
         choice("etp", tp, 1)
         choice("ep", *divisors(model.moe.num_experts))
     if usual["cp"] > 1:
-        choice("cp_comm_type", *(framework.cp_comm_types or CP_COMM_TYPES))
+        # By heads attention is cut under flags of their own (sp beside cp), which nobody means who says cp alone.
+        choice("cp_comm_type", *(kind for kind in framework.cp_comm_types if kind != "a2a"))
     choice("zero_stage", *sorted(framework.zero_stages, key=lambda stage: (abs(stage - usual["zero_stage"]), -stage)))
     if draft.dp_replicate is None:
         choice("dp_shard", *(reversed(divisors(dp)) if dp <= scenario.devices else ()))

@@ -70,7 +70,7 @@ def judge(completion: Completion, scenario: Scenario) -> Judgement:
     broken = tuple(
         _broken(rule, told.get(rule, "; ".join(reasons)), known.get(rule), scenario) for rule, reasons in found.items()
     )
-    policies = {rule.name for rule in known.values() if rule.policy}
+    policies = {rule.name for rule in known.values() if rule.is_policy_under(scenario.framework)}
     policy = tuple(entry for entry in broken if entry.rule in policies)
     if not completion.has_layers:
         # What nothing can be laid over is no plan at all.
@@ -82,7 +82,8 @@ def _broken(name: str, reason: str, rule: Rule | None, scenario: Scenario) -> Br
     framework = scenario.framework
     source = rule.source if rule else _CHECKER_SOURCES.get((framework.rules or "", name), _OWN_SOURCE)
     # Without rules of its own, a framework is known by what its file offers; the rest is arithmetic.
-    refused = source == CATALOG or (framework.rules is not None and not source.startswith(OWN))
+    of_framework = not source.startswith(OWN) or (rule is not None and rule.policy != rule.is_policy_under(framework))
+    refused = source == CATALOG or (framework.rules is not None and of_framework)
     return Broken(
         rule=name,
         reason=_shortened(reason),

@@ -31,7 +31,7 @@ from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
 from planner.search.space import MESH_AXES, Columns, domains, mesh_candidates, recompute_policies
 
-_MESHES_AT_ONCE = 2000
+_FIRST_MESHES, _MESHES_AT_ONCE = 32, 2048
 _ROWS_AT_ONCE = 256
 
 
@@ -72,8 +72,7 @@ class NearestSearch:
         steps = steps_of(*distances(self.reference, meshes))
         order = np.argsort(steps, kind="stable")
         best: Found | None = None
-        for start in range(0, len(order), _MESHES_AT_ONCE):
-            block = order[start : start + _MESHES_AT_ONCE]
+        for block in _growing(order):
             if best is not None and steps[block[0]] > best.steps:
                 break
             for rows, least in self._rows(request, meshes, block):
@@ -92,7 +91,8 @@ class NearestSearch:
         found = {axis: row[axis] for axis in ("tp", "cp", "pp", "ep") if row[axis] not in getattr(usual, axis)}
         if row["etp"] not in (1, row["tp"]):
             found["etp"] = row["etp"]
-        return {axis: value for axis, value in found.items() if value <= devices}
+        most = {"pp": min(devices, self.request.scenario.model.num_layers)}
+        return {axis: value for axis, value in found.items() if value <= most.get(axis, devices)}
 
     @cached_property
     def widened(self) -> SearchRequest:
@@ -194,6 +194,14 @@ class NearestSearch:
             priced = predict(self.facts, some, stages)
             step[at], peak[at] = priced.step_time_s, priced.peak_bytes
         return step, peak
+
+
+def _growing(order: Ints) -> Iterator[Ints]:
+    """Blocks, small ones first: what is near is often found among the nearest few."""
+    start, size = 0, _FIRST_MESHES
+    while start < len(order):
+        yield order[start : start + size]
+        start, size = start + size, min(2 * size, _MESHES_AT_ONCE)
 
 
 def _take(rows: Columns, at: Ints) -> Columns:

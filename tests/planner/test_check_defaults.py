@@ -67,7 +67,7 @@ def test_no_open_field_breaks_a_rule_that_another_value_keeps(tmp_path: Path, fr
     """Every value that one open field could have, written down, breaks no fewer rules than what was taken."""
     fields: dict[str, tuple[Any, ...]] = {
         "zero_stage": (0, 1, 2, 3),
-        "cp_comm_type": ("p2p", "all_gather", "a2a"),
+        "cp_comm_type": ("p2p", "all_gather"),
         "schedule": ("gpipe", "1f1b", "interleaved_1f1b"),
         "etp": (1, 2, 4),
         "ep": (1, 2, 4, 8),
@@ -82,6 +82,13 @@ def test_no_open_field_breaks_a_rule_that_another_value_keeps(tmp_path: Path, fr
             for value in values:
                 other = checked(tmp_path, {**plan, field: value}, **how)
                 assert not slugs(other) < taken, (plan, field, value, taken)
+
+
+def test_attention_is_not_cut_by_heads_unless_that_is_said(tmp_path: Path) -> None:
+    """Accelerate has cp, of pairs of chunks, and sp, by heads: a plan with cp means the former."""
+    how = {"framework": "accelerate", "devices": 8, "global_batch_size": 8, "seq_len": 16386}
+    assert slugs(checked(tmp_path, {"cp": 2}, **how)) == {"sequence_divisible_by_cp"}
+    assert slugs(checked(tmp_path, {"cp": 2, "cp_comm_type": "a2a"}, **how)) == set()
 
 
 def test_what_is_given_is_never_changed(tmp_path: Path) -> None:
