@@ -126,6 +126,7 @@ GENERAL_RULES: tuple[Rule, ...] = (
         holds=_idle_is_whole_nodes,
         reason=_idle_is_whole_nodes_reason,
         source=OWN + "schedulers hand out whole nodes; inside one node any number may be used",
+        policy=True,
     ),
     divisible_rule(
         name="batch_divisible",
@@ -190,6 +191,7 @@ GENERAL_RULES: tuple[Rule, ...] = (
         holds=_cp_canonical,
         reason=_cp_canonical_reason,
         source=OWN + "a plan is listed once",
+        policy=True,
     ),
     Rule(
         name="recompute_known",

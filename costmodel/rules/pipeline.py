@@ -86,13 +86,14 @@ PIPELINE_RULES: tuple[Rule, ...] = (
         holds=_within_layers,
         reason=lambda s, row: f"pp {row['pp']} must be at most num_layers {s.model.num_layers}",
         source=OWN + "a stage without layers costs a bubble and saves nothing",
+        policy=True,
     ),
     Rule(
         name="layout_feasible",
         axes=LAYOUT_AXES,
         holds=_layout_feasible,
         reason=_layout_reason,
-        source="costmodel/stages.py, layers_per_chunk",
+        source=OWN + "costmodel/stages.py, layers_per_chunk",
     ),
     Rule(
         name="every_stage_has_a_layer",
@@ -101,6 +102,8 @@ PIPELINE_RULES: tuple[Rule, ...] = (
         reason=_every_stage_reason,
         source=OWN + "a stage without layers costs a bubble and saves nothing; torchtitan b5bcd76c66d0 (2026-08-21) "
         "distributed/pipeline_parallel.py:554 refuses it",
+        policy=True,
+        refused_with_feature="empty_stages_refused",
     ),
     Rule(
         name="chunks_within_layers",
@@ -112,6 +115,7 @@ PIPELINE_RULES: tuple[Rule, ...] = (
         ),
         source=OWN
         + "a chunk without layers costs transfers and saves nothing, unless it holds the embedding or the loss",
+        policy=True,
     ),
     Rule(
         name="schedule_known",

@@ -40,6 +40,8 @@ class Rule:
         source: file and line of the framework's own check, with the commit's date.
         since, until: first and last framework version that has the rule; None leaves that side open.
         with_feature, without_feature: a feature that a version has to have, or to lack, for the rule to apply.
+        policy: whether the planner merely lists no such plans, while frameworks run them.
+        refused_with_feature: a feature of the frameworks that refuse such plans all the same.
     """
 
     name: str
@@ -51,6 +53,8 @@ class Rule:
     until: str | None = None
     with_feature: str | None = None
     without_feature: str | None = None
+    policy: bool = False
+    refused_with_feature: str | None = None
 
     def applies_to(self, framework: FrameworkSpec) -> bool:
         """Whether this version of the framework has the rule.
@@ -66,6 +70,10 @@ class Rule:
         if self.with_feature is not None and not framework.has(self.with_feature):
             return False
         return self.without_feature is None or not framework.has(self.without_feature)
+
+    def is_policy_under(self, framework: FrameworkSpec) -> bool:
+        """Whether what breaks the rule would run under this framework all the same."""
+        return self.policy and not (self.refused_with_feature and framework.has(self.refused_with_feature))
 
 
 def _position(framework: FrameworkSpec, version: str) -> int:

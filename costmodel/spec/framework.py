@@ -48,6 +48,7 @@ class FrameworkSpec(Frozen):
         vocab_padding_multiple: the vocabulary is padded to this times tp.
         engine: the framework whose kernels it runs and whose calibration holds for it; None for its own.
         usual_zero_stage: what is sharded where a run doesn't say.
+        experts_follow_tp: whether experts are cut over as many ranks as the rest where a run doesn't say.
         memory_kind: which figure its logs print as memory where a run doesn't say.
         fused_attention: whether attention scores stay on chip.
         fp32_parameters: whether the sharded parameters are the 32-bit master copy, cast when they are gathered.
@@ -71,6 +72,7 @@ class FrameworkSpec(Frozen):
     vocab_padding_multiple: PositiveInt
     engine: str | None = None
     usual_zero_stage: NonNegativeInt = 0
+    experts_follow_tp: bool = False
     memory_kind: MemoryKind = "allocated"
     fused_attention: bool = True
     fp32_parameters: bool = False

@@ -93,7 +93,13 @@ def read_draft(data: Mapping[str, Any]) -> PlanDraft:
     found = problems_of(PlanDraft, readable, "plan")
     if isinstance(found, PlanDraft) and not problems:
         return found
-    raise InvalidPlan(problems + (found if isinstance(found, list) else []))
+    raise InvalidPlan(problems + (_innermost(found) if isinstance(found, list) else []))
+
+
+def _innermost(problems: list[InvalidInput]) -> list[InvalidInput]:
+    """Without those of a list whose entries have problems of their own: an entry that is unusable leaves it short."""
+    entries = tuple(problem.field for problem in problems)
+    return [problem for problem in problems if not any(entry.startswith(f"{problem.field}[") for entry in entries)]
 
 
 def _oversized(name: Any, value: Any) -> InvalidInput | None:

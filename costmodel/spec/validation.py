@@ -29,6 +29,11 @@ _EXPECTED = {
     "bool_type": "true or false is expected",
     "bool_parsing": "true or false is expected",
     "string_type": "text is expected",
+    "string_too_short": "it must not be empty",
+    "literal_error": "it has to be {expected}",
+    "tuple_type": "a list is expected",
+    "list_type": "a list is expected",
+    "too_short": "a list with at least {min_length} {entries} is expected",
     "greater_than_equal": "it has to be at least {ge}",
     "greater_than": "it has to be more than {gt}",
     "less_than_equal": "it has to be at most {le}",
@@ -100,7 +105,8 @@ def _expected(problem: ErrorDetails, cls: type[BaseModel]) -> str:
     words = _EXPECTED.get(kind)
     if words is None:
         return " ".join(problem["msg"].split())
-    return words.format(**problem.get("ctx", {}))
+    given = problem.get("ctx", {})
+    return words.format(**given, entries="entry" if given.get("min_length") == 1 else "entries")
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

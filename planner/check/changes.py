@@ -15,6 +15,12 @@ from planner.check.distance import OWN_LAYERS, Reference, changed
 Json = dict[str, Any]
 
 _REPEATED = {"recomputed_layers_per_stage", "recompute_modules", "layers_per_chunk", "framework_version"}
+# What of an axis changed where its word stays: other layers recomputed, other modules, layers cut otherwise.
+_INSIDE = {
+    "recompute": ("recomputed_layers_per_stage", "recompute_modules"),
+    "layers_per_stage": ("layers_per_chunk",),
+    "dp_shard": ("dp_replicate",),
+}
 
 
 def changes_between(reference: Reference, old: Plan, new: Plan, scenario: Scenario) -> tuple[list[Json], list[Json]]:
@@ -24,14 +30,19 @@ def changes_between(reference: Reference, old: Plan, new: Plan, scenario: Scenar
     if layout is None and new.layers_per_stage == old.layers_per_stage:
         row["layout"] = reference.row["layout"]
     differs = changed(reference, {axis: np.array([value], dtype=np.int64) for axis, value in row.items()})
-    counted = {axis for axis, rows in differs.items() if rows[0]}
     before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
+    told = {axis: _where_it_shows(axis, before, after) for axis, rows in differs.items() if rows[0]}
     changes: list[Json] = []
     follows: list[Json] = []
     for axis in Plan.model_fields:
         change = {"axis": axis, "from": before.get(axis), "to": after[axis]}
-        if axis in counted:
+        if axis in told.values():
             changes.append(change)
-        elif before.get(axis) != after[axis] and axis not in _REPEATED:
+        elif axis not in told and before.get(axis) != after[axis] and axis not in _REPEATED:
             follows.append(change)
     return changes, follows
+
+
+def _where_it_shows(axis: str, before: Json, after: Json) -> str:
+    inside = (field for field in _INSIDE.get(axis, ()) if before.get(field) != after[field])
+    return next(inside, axis) if before.get(axis) == after[axis] else axis

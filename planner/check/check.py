@@ -9,18 +9,16 @@ from typing import Any
 from costmodel.catalog.framework_catalog import load_framework
 from costmodel.errors import InvalidInput, UnknownName
 from costmodel.facts import Facts
-from costmodel.plan_rows import chunks_of_plan, layout_of
-from costmodel.rules import rules_for
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import Plan
 from costmodel.spec.plan_draft import PlanDraft, read_draft
+from planner.check.batches import batch_hint
 from planner.check.best import best_of, search_best
-from planner.check.changes import changes_between
 from planner.check.complete import Completion, complete
 from planner.check.distance import Reference
-from planner.check.judge import Broken, judge
+from planner.check.judge import judge
 from planner.check.memory import AT_RISK_SHARE, stage_verdicts, worst
-from planner.check.nearest import NearestSearch
+from planner.check.nearest_answer import nearest_of
 from planner.check.plan_file import read_plan
 from planner.check.price import Pricing, price, recomputes_like_no_other
 from planner.check.question import CheckQuestion, scenario_question, with_catalog_names
@@ -97,13 +95,19 @@ class _Check:
         self.scenario, self.plan, self.deadline = request.scenario, completion.plan, deadline
         self.facts = Facts.of(self.scenario)
         self.warnings = [*self.scenario.warnings()]
+        framework = self.scenario.framework
+        unsharded = any(entry.field == "zero_stage" and not entry.assumed for entry in completion.derived)
         self.reference = Reference.of(
-            self.plan, self.scenario, recomputes_in_part=recomputes_like_no_other(self.scenario, self.plan)
+            self.plan,
+            self.scenario,
+            recomputes_in_part=recomputes_like_no_other(self.scenario, self.plan),
+            zero_once_sharded=framework.usual_zero_stage if unsharded else None,
         )
 
     def answer(self, taken: str | None) -> Json:
         """Everything that ``check --json`` prints."""
-        broken = judge(self.completion, self.scenario)
+        judgement = judge(self.completion, self.scenario)
+        broken = judgement.illegal
         pricing = None
         if not broken:
             self.plan = Plan.model_validate(self.plan.model_dump())
@@ -112,22 +116,31 @@ class _Check:
         stages = stage_verdicts(pricing, usable) if pricing else []
         status = "illegal" if broken else worst(stages)
         self._warn(taken, status)
-        nearest = None if status in FITTING else self._nearest(broken)
+        nearest: Json | None = None
+        searched: Json | None = None
+        if status not in FITTING:
+            near = nearest_of(self.request, self.facts, self.plan, self.reference, broken, self.deadline)
+            nearest, searched = near.answer, near.searched
+            self.warnings += near.warnings
         best, why_nothing = self._best(status, pricing, nearest)
-        framework = self.scenario.framework
+        hint = batch_hint(self.plan, self.scenario, {entry.rule for entry in broken})
         return {
             "status": status,
+            "rules_known": self.scenario.framework.rules is not None,
             "plan": self.plan.model_dump(mode="json"),
+            "normalised": [asdict(entry) for entry in self.completion.normalised],
             "derived": [asdict(entry) for entry in self.completion.derived],
-            "violations": [
-                {**asdict(entry), "framework": framework.name, "framework_version": framework.version}
-                for entry in broken
+            "violations": [asdict(entry) for entry in broken],
+            "policy": [
+                {"rule": entry.rule, "reason": entry.reason, "source": entry.source} for entry in judgement.policy
             ],
+            "hints": [hint] if hint else [],
             "priced": pricing is not None and pricing.prediction is not None,
             "prediction": pricing.prediction if pricing else None,
             "bounds": _bounds(pricing),
             "memory": {"usable_bytes": usable, "at_risk_above_bytes": round(AT_RISK_SHARE * usable), "stages": stages},
             "nearest": nearest,
+            "searched": searched,
             "best": best,
             "infeasibility": why_nothing,
             "warnings": self.warnings,
@@ -136,8 +149,12 @@ class _Check:
     def _warn(self, taken: str | None, status: str) -> None:
         if taken:
             self.warnings.append(f"of the file, {taken} is checked")
-        own, version = self.draft.framework_version, self.scenario.framework.version
-        if own is not None and own != version:
+        framework = self.scenario.framework
+        own, version = self.draft.framework_version, framework.version
+        if self.draft.framework not in (None, framework.name):
+            made_for = f"{self.draft.framework} {own or ''}".strip()
+            self.warnings.append(f"the plan is of {made_for} and is checked under {framework.name} {version}")
+        elif own is not None and own != version:
             self.warnings.append(f"the plan is of framework_version {own} and is checked under {version}")
         least, used = self.request.least_devices, self.plan.devices_used
         if status != "illegal" and used < least:
@@ -145,42 +162,6 @@ class _Check:
                 f"the plan uses {used} of {self.scenario.devices} devices; plans to compare use at least {least} "
                 f"(--min-used {self.request.min_used:g})"
             )
-
-    def _nearest(self, broken: tuple[Broken, ...]) -> Json | None:
-        """The nearest legal plan that fits; None when there is none, or when the deadline came first."""
-        layout_rules = {rule.name for rule in rules_for(self.scenario.framework) if "layout" in rule.axes}
-        spoilt = layout_rules | {"layers_add_up", "chunks_add_up"}
-        layers_stand = not spoilt & {entry.rule for entry in broken}
-        own = layout_of(self.plan, self.scenario.model.num_layers) is None and layers_stand
-        search = NearestSearch(
-            request=self.request,
-            facts=self.facts,
-            reference=self.reference,
-            own_layers=chunks_of_plan(self.plan) if own else None,
-            deadline=self.deadline,
-        )
-        try:
-            found, complete_ = search.run()
-        except InvalidInput as error:
-            if error.field != "space":
-                raise
-            self.warnings.append(f"no nearest plan was searched: {error}")
-            return None
-        if not complete_:
-            self.warnings.append("--max-seconds cut the search for the nearest plan; a nearer one may exist")
-        if found is None:
-            return None
-        changes, follows = changes_between(self.reference, self.plan, found.plan, self.scenario)
-        pricing = price(self.scenario, found.plan)
-        return {
-            "plan": found.plan.model_dump(mode="json"),
-            "status": worst(stage_verdicts(pricing, self.scenario.usable_bytes)),
-            "distance": {"axes": found.axes, "doublings": found.doublings},
-            "changes": changes,
-            "follows": follows,
-            "prediction": pricing.prediction,
-            "proven": complete_,
-        }
 
     def _best(self, status: str, pricing: Pricing | None, nearest: Json | None) -> tuple[Json | None, Json | None]:
         """The best plan and, when no plan of the scenario fits at all, why."""

@@ -1,6 +1,7 @@
 """From a draft to a whole plan: what it leaves open follows from the scenario, and every such step is told.
 
-Nothing is judged here. What the draft says stays as it is, also where it contradicts itself or the scenario.
+What the draft says stays as it is, also where it contradicts itself or the scenario. Of what it leaves open, the usual
+value is taken, by the framework's file, as long as that breaks no rule that another value would keep: see ``choices``.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from costmodel.scenario import Scenario
-from costmodel.spec.plan import Plan
+from costmodel.spec.plan import CP_COMM_TYPES, Plan
 from costmodel.spec.plan_draft import PlanDraft
+from planner.check.choices import without_broken_rules
 from planner.check.complete_layers import settle_layers, settle_recompute
-from planner.check.settling import Derived, Settling
+from planner.check.settling import Chosen, Derived, Settling
+from planner.check.synonyms import Normalised, normalised
 
 _OPEN = "not given"
 
@@ -23,11 +26,13 @@ class Completion:
 
     Attributes:
         has_layers: False for pipelines far deeper than the model, which nothing can be laid over.
+        normalised: the draft's own fields that mean nothing beside the others and were read in the usual spelling.
     """
 
     plan: Plan
     derived: tuple[Derived, ...]
     has_layers: bool
+    normalised: tuple[Normalised, ...]
 
 
 def complete(draft: PlanDraft, scenario: Scenario, origins: Mapping[str, str]) -> Completion:
@@ -36,20 +41,32 @@ def complete(draft: PlanDraft, scenario: Scenario, origins: Mapping[str, str]) -
     Args:
         origins: where facts of the scenario come from that neither a flag nor the plan gave, by field.
     """
-    plan = Settling(draft=draft)
-    _settle_mesh(plan, scenario)
-    _settle_sharding(plan, scenario)
-    _settle_schedule(plan)
-    has_layers = settle_layers(plan, scenario)
-    settle_recompute(plan, scenario)
-    plan.values["offload"] = draft.offload or "none"
-    _settle_workload(plan, scenario, origins)
-    return Completion(plan=Plan.model_construct(**plan.values), derived=tuple(plan.derived), has_layers=has_layers)
+    draft, respelt = normalised(draft, scenario)
+
+    def settled(chosen: Mapping[str, Chosen]) -> tuple[Settling, bool]:
+        plan = Settling(draft=draft, chosen=chosen)
+        _settle_mesh(plan, scenario)
+        _settle_sharding(plan, scenario)
+        _settle_schedule(plan, scenario)
+        has_layers = settle_layers(plan, scenario)
+        settle_recompute(plan, scenario)
+        plan.values["offload"] = draft.offload or "none"
+        _settle_workload(plan, scenario, origins)
+        return plan, has_layers
+
+    plan, has_layers = settled(without_broken_rules(draft, scenario, lambda chosen: settled(chosen)[0].values))
+    return Completion(
+        plan=Plan.model_construct(**plan.values),
+        derived=tuple(plan.derived),
+        has_layers=has_layers,
+        normalised=respelt,
+    )
 
 
 def _settle_mesh(plan: Settling, scenario: Scenario) -> None:
     draft, batch = plan.draft, scenario.workload.global_batch_size
-    tp, cp, *_ = (plan.assume(axis, 1, _OPEN) for axis in ("tp", "cp", "ep", "etp"))
+    tp, cp, *_ = (plan.assume(axis, 1, _OPEN) for axis in ("tp", "cp", "ep"))
+    _etp(plan, scenario, tp)
     pp = _pp(plan)
     _vpp(plan, pp)
     _exchange(plan, scenario, cp)
@@ -84,13 +101,20 @@ def _vpp(plan: Settling, pp: int) -> None:
         plan.assume("vpp", 1, _OPEN)
 
 
+def _etp(plan: Settling, scenario: Scenario, tp: int) -> None:
+    framework = scenario.framework
+    if scenario.model.moe is not None and framework.experts_follow_tp:
+        plan.assume("etp", tp, f"tp, where {framework.title} is not told otherwise")
+    else:
+        plan.assume("etp", 1, _OPEN)
+
+
 def _exchange(plan: Settling, scenario: Scenario, cp: int) -> None:
-    offered = scenario.framework.cp_comm_types
     if cp == 1:
         plan.follow("cp_comm_type", "p2p", "cp is 1")
     else:
-        usual = "p2p" if "p2p" in offered or not offered else offered[0]
-        plan.assume("cp_comm_type", usual, _OPEN)
+        offered = scenario.framework.cp_comm_types or CP_COMM_TYPES
+        plan.assume("cp_comm_type", offered[0], f"the first that {scenario.framework.title} has")
 
 
 def _dp(plan: Settling, scenario: Scenario, unit: int) -> int:
@@ -104,13 +128,11 @@ def _dp(plan: Settling, scenario: Scenario, unit: int) -> int:
 
 
 def _settle_sharding(plan: Settling, scenario: Scenario) -> None:
-    draft, dp, offered = plan.draft, plan.values["dp"], scenario.framework.zero_stages
-    if 0 in offered and (dp == 1 or draft.dp_shard == 1):
+    draft, dp, framework = plan.draft, plan.values["dp"], scenario.framework
+    if 0 in framework.zero_stages and _ranks_to_shard_over(plan, scenario) == 1:
         zero = plan.follow("zero_stage", 0, "nothing to shard over")
-    elif 1 in offered:
-        zero = plan.assume("zero_stage", 1, "the optimizer's state is sharded")
     else:
-        zero = plan.assume("zero_stage", max(offered), f"the most that {scenario.framework.title} shards")
+        zero = plan.assume("zero_stage", framework.usual_zero_stage, f"usual for {framework.title}")
     if draft.dp_replicate is not None:
         shard = plan.follow("dp_shard", max(dp // draft.dp_replicate, 1), "dp / dp_replicate")
     elif zero > 0:
@@ -120,12 +142,24 @@ def _settle_sharding(plan: Settling, scenario: Scenario) -> None:
     plan.follow("dp_replicate", max(dp // shard, 1), "dp / dp_shard")
 
 
-def _settle_schedule(plan: Settling) -> None:
-    pp, vpp = plan.values["pp"], plan.values["vpp"]
+def _ranks_to_shard_over(plan: Settling, scenario: Scenario) -> int:
+    """The most ranks that hold the same parameters inside one replica: context parallelism shares them as dp does."""
+    tp, cp, dp, ep, etp = (plan.values[axis] for axis in ("tp", "cp", "dp", "ep", "etp"))
+    shard = plan.draft.dp_shard or max(dp // (plan.draft.dp_replicate or 1), 1)
+    of_experts = tp * cp * shard // (ep * etp) if scenario.model.moe is not None else 1
+    return int(max(cp * shard, of_experts))
+
+
+def _settle_schedule(plan: Settling, scenario: Scenario) -> None:
+    pp, vpp, offered = plan.values["pp"], plan.values["vpp"], scenario.framework.schedules
     if pp == 1:
         plan.follow("schedule", "1f1b", "pp is 1")
+        return
+    wanted = "interleaved_1f1b" if vpp > 1 else "1f1b"
+    if wanted in offered or not offered:
+        plan.assume("schedule", wanted, f"vpp is {vpp}")
     else:
-        plan.assume("schedule", "interleaved_1f1b" if vpp > 1 else "1f1b", f"vpp is {vpp}")
+        plan.assume("schedule", offered[0], f"the first that {scenario.framework.title} has")
 
 
 def _settle_workload(plan: Settling, scenario: Scenario, origins: Mapping[str, str]) -> None:

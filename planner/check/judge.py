@@ -2,6 +2,10 @@
 
 The checker judges any plan, whatever layers it has and however it contradicts itself. The vectorised rules know their
 sources and tell the numbers in full; where both speak of the same rule, the rules' reason is told.
+
+Three voices are kept apart: the framework, which refuses a plan; the planner, which sees that a plan contradicts itself
+or its scenario; and the planner's policy, by which it merely lists no such plans. Only the first bears the framework's
+name, and the last makes no plan illegal that can be laid out.
 """
 
 from __future__ import annotations
@@ -12,13 +16,19 @@ from math import prod
 from costmodel.checker import check_plan
 from costmodel.plan_rows import encode, layout_of
 from costmodel.rules import rules_for
-from costmodel.rules.rule import as_columns
+from costmodel.rules.rule import CATALOG, OWN, Rule, as_columns
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import Plan
 from costmodel.stages import Layout
 from planner.check.complete import Completion
 
-_OWN_SOURCE = "planner: a plan agrees with itself and with its scenario"
+_OWN_SOURCE = OWN + "a plan agrees with itself and with its scenario"
+# Where the checker alone speaks for a framework: (rule set, rule) -> source.
+_CHECKER_SOURCES = {
+    ("megatron-core", "sequence_parallel_follows_tp"): "NVIDIA/Megatron-LM d98e8a64ddf3 (2026-08-22) "
+    "megatron/core/model_parallel_config.py: sequence parallelism needs tp > 1; "
+    "megatron/core/transformer/moe/moe_layer.py:636: experts with tp > 1 need it",
+}
 _ON_LAYERS = ("layers_add_up", "chunks_add_up", "recomputed_within_layers")
 # Columns hold 64-bit numbers, and rules multiply axes; a plan that could be run is far below.
 _LARGEST_PRODUCT = 2**62
@@ -27,25 +37,59 @@ _LONGEST_REASON = 300
 
 @dataclass(frozen=True, kw_only=True)
 class Broken:
-    """One rule that a plan breaks."""
+    """One rule that a plan breaks.
+
+    Attributes:
+        framework, framework_version: who refuses the plan; None where it is the planner itself.
+    """
 
     rule: str
     reason: str
     source: str
+    framework: str | None
+    framework_version: str | None
 
 
-def judge(completion: Completion, scenario: Scenario) -> tuple[Broken, ...]:
-    """Everything that makes the plan illegal in its scenario; empty when it is legal."""
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What makes a plan illegal in its scenario, and what is merely no plan that the planner would list."""
+
+    illegal: tuple[Broken, ...]
+    policy: tuple[Broken, ...]
+
+
+def judge(completion: Completion, scenario: Scenario) -> Judgement:
+    """Every rule that the plan breaks."""
     plan = completion.plan
     found = dict[str, list[str]]()
     for violation in check_plan(plan, scenario):
         if completion.has_layers or violation.rule not in _ON_LAYERS:
             found.setdefault(violation.rule, []).append(violation.reason)
     told = _told_by_rules(plan, scenario) if found else {}
-    sources = {rule.name: rule.source for rule in rules_for(scenario.framework)}
-    return tuple(
-        Broken(rule=rule, reason=_shortened(told.get(rule, "; ".join(reasons))), source=sources.get(rule, _OWN_SOURCE))
-        for rule, reasons in found.items()
+    known = {rule.name: rule for rule in rules_for(scenario.framework)}
+    broken = tuple(
+        _broken(rule, told.get(rule, "; ".join(reasons)), known.get(rule), scenario) for rule, reasons in found.items()
+    )
+    policies = {rule.name for rule in known.values() if rule.is_policy_under(scenario.framework)}
+    policy = tuple(entry for entry in broken if entry.rule in policies)
+    if not completion.has_layers:
+        # What nothing can be laid over is no plan at all.
+        return Judgement(illegal=broken, policy=())
+    return Judgement(illegal=tuple(entry for entry in broken if entry not in policy), policy=policy)
+
+
+def _broken(name: str, reason: str, rule: Rule | None, scenario: Scenario) -> Broken:
+    framework = scenario.framework
+    source = rule.source if rule else _CHECKER_SOURCES.get((framework.rules or "", name), _OWN_SOURCE)
+    # Without rules of its own, a framework is known by what its file offers; the rest is arithmetic.
+    of_framework = not source.startswith(OWN) or (rule is not None and rule.policy != rule.is_policy_under(framework))
+    refused = source == CATALOG or (framework.rules is not None and of_framework)
+    return Broken(
+        rule=name,
+        reason=_shortened(reason),
+        source=source,
+        framework=framework.name if refused else None,
+        framework_version=framework.version if refused else None,
     )
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from functools import cached_property
+from math import inf
 
 import numpy as np
 
@@ -23,35 +24,30 @@ from costmodel.rules import rules_for
 from costmodel.spec.plan import Plan
 from costmodel.stages import stages_of_chunks
 from costmodel.table import AXES, PlanTable, StageTable, layer_counts, stage_table
-from planner.check.distance import OWN_LAYERS, Reference, distances
+from planner.check.distance import OWN_LAYERS, Reference, distances, steps_of
 from planner.search.bounds import RowBound, fits, memory_bounds, stage_bounds
-from planner.search.constraints import Condition, Constraints, Range
+from planner.search.constraints import Condition, Range
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
 from planner.search.space import MESH_AXES, Columns, domains, mesh_candidates, recompute_policies
 
-_MESHES_AT_ONCE = 2000
+_FIRST_MESHES, _MESHES_AT_ONCE = 32, 2048
 _ROWS_AT_ONCE = 256
-
-Distance: TypeAlias = tuple[int, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """A plan and how far it is: axes that differ, doublings, and then its step time."""
+    """A plan and how far it is: axes that differ, doublings, and the steps that they sum to; then its step time."""
 
     plan: Plan
     axes: int
     doublings: float
+    steps: float
     step_time_s: float
 
     @property
-    def distance(self) -> Distance:
-        return self.axes, self.doublings
-
-    @property
-    def order(self) -> tuple[int, float, float]:
-        return self.axes, self.doublings, self.step_time_s
+    def order(self) -> tuple[float, float]:
+        return self.steps, self.step_time_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,54 +67,62 @@ class NearestSearch:
 
     def run(self) -> tuple[Found | None, bool]:
         """The nearest plan, and whether the search came to its end."""
-        request = replace(self.request, constraints=self._widened())
+        request = self.widened
         meshes = _legal_meshes(request)
-        axes, doublings = distances(self.reference, meshes)
-        order = np.lexsort((doublings, axes))
+        steps = steps_of(*distances(self.reference, meshes))
+        order = np.argsort(steps, kind="stable")
         best: Found | None = None
-        for start in range(0, len(order), _MESHES_AT_ONCE):
-            block = order[start : start + _MESHES_AT_ONCE]
-            if best is not None and (axes[block[0]], doublings[block[0]]) > best.distance:
+        for block in _growing(order):
+            if best is not None and steps[block[0]] > best.steps:
                 break
             for rows, least in self._rows(request, meshes, block):
-                if best is not None and least > best.distance:
+                if best is not None and least > best.steps:
                     break
                 if time.monotonic() > self.deadline:
                     return best, False
                 best = self._better(request, rows, best)
         return best, True
 
-    def _widened(self) -> Constraints:
-        """The user's pins, and the given plan's own values where the default space leaves them out."""
-        row, asked = self.reference.row, self.request.constraints
-        usual = domains(self.request)
-        batch, devices = self.request.scenario.workload.global_batch_size, self.request.scenario.devices
-        outside = {
-            axis: row[axis] not in getattr(usual, axis) and row[axis] <= devices
-            for axis in ("tp", "cp", "pp", "ep", "etp")
-        }
-        outside["micro_batch_size"] = batch % row["micro_batch_size"] == 0
-        outside["vpp"] = row["vpp"] <= self.request.scenario.model.num_layers + 2
-        outside["dp_shard"] = row["zero_stage"] > 0 and row["dp_shard"] <= devices
-        added = tuple(
-            Condition(axis=axis, values=frozenset([row[axis]]), ranges=(Range(low=1, high=None),))
-            for axis, wanted in outside.items()
-            if wanted
-        )
-        return replace(asked, pins=(*asked.pins, *added))
+    @cached_property
+    def outside(self) -> dict[str, int]:
+        """The given plan's own values that the default space leaves out, as far as they can be had at all."""
+        row, usual = self.reference.row, domains(self.request)
+        devices = self.request.scenario.devices
+        found = {axis: row[axis] for axis in ("tp", "cp", "pp", "ep") if row[axis] not in getattr(usual, axis)}
+        if row["etp"] not in (1, row["tp"]):
+            found["etp"] = row["etp"]
+        most = {"pp": min(devices, self.request.scenario.model.num_layers)}
+        return {axis: value for axis, value in found.items() if value <= most.get(axis, devices)}
 
-    def _rows(self, request: SearchRequest, meshes: Columns, block: Ints) -> Iterator[tuple[Columns, Distance]]:
+    @cached_property
+    def widened(self) -> SearchRequest:
+        """The request with the user's pins, and with the given plan's own values added to the space."""
+        row, asked, scenario = self.reference.row, self.request.constraints, self.request.scenario
+        added = dict(self.outside)
+        if scenario.workload.global_batch_size % row["micro_batch_size"] == 0:
+            added["micro_batch_size"] = row["micro_batch_size"]
+        if row["vpp"] <= scenario.model.num_layers + 2:
+            added["vpp"] = row["vpp"]
+        if row["zero_stage"] > 0 and row["dp_shard"] <= scenario.devices:
+            added["dp_shard"] = row["dp_shard"]
+        conditions = (
+            Condition(axis=axis, values=frozenset([value]), ranges=(Range(low=1, high=None),))
+            for axis, value in added.items()
+        )
+        return replace(self.request, constraints=replace(asked, pins=(*asked.pins, *conditions)))
+
+    def _rows(self, request: SearchRequest, meshes: Columns, block: Ints) -> Iterator[tuple[Columns, float]]:
         """Rows of some meshes that may fit, nearest first, a few at a time, with the distance of the first."""
         policies = recompute_policies(request)
         mesh = np.tile(block, len(policies))
         recompute = np.repeat(np.array(policies, dtype=np.int64), len(block))
         rows, _ = rows_of(request, meshes, recompute, mesh)
         rows = _take(rows, np.flatnonzero(self._may_fit(request, rows)))
-        axes, doublings = distances(self.reference, rows)
-        order = np.lexsort((doublings, axes))
+        steps = steps_of(*distances(self.reference, rows))
+        order = np.argsort(steps, kind="stable")
         for start in range(0, len(order), _ROWS_AT_ONCE):
             some = order[start : start + _ROWS_AT_ONCE]
-            yield _take(rows, some), (int(axes[some[0]]), float(doublings[some[0]]))
+            yield _take(rows, some), float(steps[some[0]])
 
     def _may_fit(self, request: SearchRequest, rows: Columns) -> Bools:
         """The rows that no relaxation of memory rules out; layers of the plan's own are not judged by it."""
@@ -142,19 +146,18 @@ class NearestSearch:
         table, own = self._with_own_layers(table)
         columns = {**table.columns, "layout": np.where(own, OWN_LAYERS, table["layout"])}
         axes, doublings = distances(self.reference, columns)
-        near = _legal(request, table, own)
-        if best is not None:
-            near &= (axes < best.axes) | ((axes == best.axes) & (doublings <= best.doublings))
-        kept = np.flatnonzero(near)
+        steps = steps_of(axes, doublings)
+        kept = np.flatnonzero(_legal(request, table, own) & (steps <= (inf if best is None else best.steps)))
         if not len(kept):
             return best
-        table, own, axes, doublings = table.take(kept), own[kept], axes[kept], doublings[kept]
+        table, own, steps = table.take(kept), own[kept], steps[kept]
         step, peak = self._priced(request, table, own)
         ties = [table[axis] for axis in reversed(AXES)]
-        for index in np.lexsort((*ties, step, doublings, axes)).tolist():
+        for index in np.lexsort((*ties, step, steps)).tolist():
             found = Found(
-                axes=int(axes[index]),
-                doublings=float(doublings[index]),
+                axes=int(axes[kept[index]]),
+                doublings=float(doublings[kept[index]]),
+                steps=float(steps[index]),
                 step_time_s=float(step[index]),
                 plan=plan_of(scenario, table.row(index), self.own_layers if own[index] else None),
             )
@@ -191,6 +194,14 @@ class NearestSearch:
             priced = predict(self.facts, some, stages)
             step[at], peak[at] = priced.step_time_s, priced.peak_bytes
         return step, peak
+
+
+def _growing(order: Ints) -> Iterator[Ints]:
+    """Blocks, small ones first: what is near is often found among the nearest few."""
+    start, size = 0, _FIRST_MESHES
+    while start < len(order):
+        yield order[start : start + size]
+        start, size = start + size, min(2 * size, _MESHES_AT_ONCE)
 
 
 def _take(rows: Columns, at: Ints) -> Columns:

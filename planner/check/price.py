@@ -123,7 +123,8 @@ def _recomputed_part(scenario: Scenario, plan: Plan) -> str:
 def _mixed(facts: Facts, plan: Plan, row: dict[str, int], stages: StageTable) -> StagePrediction:
     """The price of a plan that recomputes some layers, each stage between what it is with none and with all."""
     layers, again = num(plan.layers_per_stage), num(plan.recomputed_layers_per_stage)
-    share, share_of_all = again / layers, float(again.sum() / layers.sum())
+    # A stage without layers recomputes none.
+    share, share_of_all = again / np.maximum(layers, 1.0), float(again.sum() / layers.sum())
     # A table whose every row has one stage gives each stage's own seconds instead of the slowest one's.
     single = StageTable(
         index=stages.index.T,

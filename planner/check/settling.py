@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,19 +15,30 @@ class Derived:
 
     Attributes:
         assumed: True for a choice that somebody could have made otherwise, False for what follows from other fields.
+        avoids: the rules that the usual value would break, where another one was taken for that.
     """
 
     field: str
     value: Any
     why: str
     assumed: bool
+    avoids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """A value to take in place of the usual one, and the rules that the usual one would break."""
+
+    value: Any
+    avoids: tuple[str, ...] = ()
 
 
 @dataclass(kw_only=True)
 class Settling:
-    """Fields settled so far: the draft's own values, and for the others the one that is offered."""
+    """Fields settled so far: the draft's own values, else the chosen ones, else the one that is offered."""
 
     draft: PlanDraft
+    chosen: Mapping[str, Chosen] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
     derived: list[Derived] = field(default_factory=list)
 
@@ -41,6 +53,12 @@ class Settling:
     def _settle(self, name: str, value: Any, why: str, *, assumed: bool) -> Any:
         own = getattr(self.draft, name)
         if own is None:
-            self.derived.append(Derived(field=name, value=value, why=why, assumed=assumed))
+            choice = self.chosen.get(name)
+            if choice is not None and choice.value != value:
+                why = f"the usual {str(value).lower()} breaks {', '.join(choice.avoids)}"
+                value, assumed = choice.value, True
+                self.derived.append(Derived(field=name, value=value, why=why, assumed=assumed, avoids=choice.avoids))
+            else:
+                self.derived.append(Derived(field=name, value=value, why=why, assumed=assumed))
         self.values[name] = value if own is None else own
         return self.values[name]

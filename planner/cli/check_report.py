@@ -20,6 +20,7 @@ GIB = 2**30
 _LABEL = 10
 _WIDTH = 140
 _LEAST_SHARE = 0.005
+_MOST_VALUES = 8
 
 
 def print_check(checked: Checked) -> None:
@@ -39,9 +40,7 @@ def print_check(checked: Checked) -> None:
 def _verdict(answer: Json) -> str:
     status, stages = answer["status"], answer["memory"]["stages"]
     if status == "illegal":
-        count = len(answer["violations"])
-        version = f"{answer['violations'][0]['framework']} {answer['violations'][0]['framework_version']}"
-        return f"ILLEGAL under {version}: {count} {'rule is' if count == 1 else 'rules are'} broken"
+        return _illegal(answer["violations"])
     fullest = max(stages, key=lambda stage: stage["most_bytes"])
     usable = answer["memory"]["usable_bytes"] / GIB
     where = f"stage {fullest['stage']}" if len(stages) > 1 else "every device"
@@ -56,17 +55,40 @@ def _verdict(answer: Json) -> str:
     if status == "unknown":
         return f"NOT KNOWN TO FIT: {where} needs up to {need:.1f} GiB of {usable:.1f} usable"
     word = "FITS" if status == "fits" else "FITS, AT RISK"
-    return f"{word}: legal, and {where} needs {need:.1f} GiB of {usable:.1f} usable ({need / usable:.0%})"
+    legal = "legal"
+    if not answer["rules_known"]:
+        legal = f"legal as far as arithmetic goes (no rules of {answer['plan']['framework']} are known here)"
+    return f"{word}: {legal}, and {where} needs {need:.1f} GiB of {usable:.1f} usable ({need / usable:.0%})"
+
+
+def _illegal(violations: list[Json]) -> str:
+    """Who refuses the plan: the framework, or the planner because the plan contradicts itself or its scenario."""
+
+    def rules(count: int) -> str:
+        return f"{count} {'rule is' if count == 1 else 'rules are'} broken"
+
+    refused = [entry for entry in violations if entry["framework"]]
+    others = len(violations) - len(refused)
+    if not refused:
+        return f"ILLEGAL: the plan contradicts itself or its scenario, {rules(others)}"
+    verdict = f"ILLEGAL under {refused[0]['framework']} {refused[0]['framework_version']}: {rules(len(refused))}"
+    return verdict + (f"; it also contradicts itself or its scenario, {rules(others)}" if others else "")
 
 
 def _entries(answer: Json) -> Iterator[tuple[str, str]]:
     yield "plan", plan_line(answer["plan"])
+    for entry in answer["normalised"]:
+        yield "read as", f"{entry['field']} {entry['value']}, not {entry['given']}: {entry['why']}"
     for label, assumed in (("assumed", True), ("follows", False)):
         fields = _derived(answer["derived"], assumed=assumed)
         if fields:
             yield label, fields
     for entry in answer["violations"]:
         yield "broken", f"{entry['rule']}: {entry['reason']} [{entry['source']}]"
+    for entry in answer["policy"]:
+        yield "unusual", f"{entry['rule']}: {entry['reason']}; no framework refuses it, suggest lists no such plan"
+    for hint in answer["hints"]:
+        yield "hint", f"{hint['field']} {' or '.join(map(str, hint['values']))} would do: {hint['why']}"
     if answer["prediction"]:
         yield "step", _prediction(answer["prediction"])
         yield "time", _time(answer["prediction"])
@@ -81,7 +103,10 @@ def _entries(answer: Json) -> Iterator[tuple[str, str]]:
 
 
 def _derived(derived: list[Json], *, assumed: bool) -> str:
-    return ", ".join(f"{entry['field']} {_value(entry)}" for entry in derived if entry["assumed"] == assumed)
+    def told(entry: Json) -> str:
+        return f"{entry['field']} {_value(entry)}" + (f" ({entry['why']})" if entry["avoids"] else "")
+
+    return ", ".join(told(entry) for entry in derived if entry["assumed"] == assumed)
 
 
 def _value(entry: Json) -> str:
@@ -145,10 +170,26 @@ def _nearest(answer: Json) -> Iterator[tuple[str, str]]:
         why = answer["infeasibility"]
         told = f"no legal plan fits: {why['conflict'][0]['rule']}: {why['conflict'][0]['reason']}" if why else None
         yield "nearest", told or "none was found in what was searched"
-        return
-    yield "nearest", _changes(nearest)
-    risk = " (at risk)" if nearest["status"] == "at_risk" else ""
-    yield "", f"then {_prediction(nearest['prediction'])}, {_gib(nearest)}{risk}"
+    else:
+        yield "nearest", _changes(nearest)
+        risk = " (at risk)" if nearest["status"] == "at_risk" else ""
+        yield "", f"then {_prediction(nearest['prediction'])}, {_gib(nearest)}{risk}"
+    searched = answer["searched"]
+    if searched and (nearest is None or searched["own"]):
+        yield "searched", _searched(searched)
+
+
+def _searched(searched: Json) -> str:
+    own = searched["own"]
+    axes = [f"{axis} {_span(values)}" for axis, values in searched.items() if axis != "own" and list(values) != [1]]
+    added = ", ".join(f"{axis} {value}" for axis, value in own.items())
+    return "; ".join(axes) + (f" (with {added} of the plan's own)" if added else "")
+
+
+def _span(values: list[int]) -> str:
+    if len(values) <= _MOST_VALUES:
+        return ", ".join(map(str, sorted(values)))
+    return f"{len(values)} values from {min(values)} to {max(values)}"
 
 
 def _gib(entry: Json) -> str:

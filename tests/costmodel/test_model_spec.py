@@ -162,7 +162,7 @@ def test_the_balancing_bias_is_no_parameter() -> None:
         ({"hidden_size": 8.0}, "model.hidden_size: 8.0 is not usable; a whole number is expected"),
         ({"vocab_size": True}, "model.vocab_size: True is not usable; a whole number is expected"),
         ({"qkv_bias": "no"}, "model.qkv_bias: 'no' is not usable; true or false is expected"),
-        ({"qk_norm": "layer"}, "model.qk_norm: 'layer' is not usable; Input should be 'none', 'head' or 'full'"),
+        ({"qk_norm": "layer"}, "model.qk_norm: 'layer' is not usable; it has to be 'none', 'head' or 'full'"),
         ({"name": ""}, "model.name: '' is not usable"),
         ({"num_layer": 4}, "model.num_layer: 4 is not usable; no such field; did you mean num_layers"),
         ({"num_sliding_layers": 5, "sliding_window": 9}, "model.num_sliding_layers: 5 is not usable; at most"),

@@ -341,6 +341,20 @@ def test_versions_and_features_select_rules() -> None:
         rule(since="0.1").applies_to(at["0.9"])
 
 
+def test_policy_is_what_some_framework_runs() -> None:
+    at = {name: load_framework(name) for name in ("megatron-core", "torchtitan")}
+    policy = {rule.name: [rule.is_policy_under(spec) for spec in at.values()] for rule in GENERAL_RULES if rule.policy}
+    assert policy == {
+        "idle_devices_are_whole_nodes": [True, True],
+        "pipeline_within_layers": [True, True],
+        "every_stage_has_a_layer": [True, False],
+        "chunks_within_layers": [True, True],
+        "cp_comm_type_canonical": [True, True],
+    }
+    assert all(rule.source.startswith("planner: ") for rule in GENERAL_RULES if rule.policy)
+    assert not any(rule.policy for rule in MEGATRON_RULES)
+
+
 def test_the_document_lists_every_rule() -> None:
     document = (Path(__file__).parents[2] / "docs" / "rules.md").read_text(encoding="utf-8")
     assert [name for name in CASES if f"| `{name}` |" not in document] == []

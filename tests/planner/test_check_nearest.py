@@ -72,17 +72,27 @@ def space(scenario: Scenario) -> tuple[list[Plan], np.ndarray[Any, Any], np.ndar
     return [plans[index] for index in legal], prices.peak_bytes, prices.step_time_s
 
 
-def far(old: dict[str, Any], new: dict[str, Any]) -> tuple[int, float]:
-    """The distance as docs/cli.md words it, for one pair of plans."""
-    degrees = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size")
-    differ = [axis for axis in (*degrees, "zero_stage", "recompute") if old[axis] != new[axis]]
+def far(old: dict[str, Any], new: dict[str, Any], *, zero_follows: bool) -> tuple[int, float]:
+    """(axes, doublings) as docs/cli.md words the distance, for one pair of plans.
+
+    Args:
+        zero_follows: whether the old plan's stage 0 merely followed from having nothing to shard over.
+    """
+    degrees = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch_size")
+    differ = [axis for axis in (*degrees, "recompute") if old[axis] != new[axis]]
+    usual = new["zero_stage"] == 1 and new["dp"] * new["cp"] > 1
+    if old["zero_stage"] != new["zero_stage"] and not (zero_follows and usual):
+        differ.append("zero_stage")
+    sharded_alike = old["dp_shard"] == new["dp_shard"] or old["dp_replicate"] == new["dp_replicate"]
     if new["zero_stage"] == 0:
         sharded_alike = True
-    elif old["zero_stage"] == 0:
+    elif old["zero_stage"] == 0 and old["dp_shard"] == 1:
         sharded_alike = new["dp_shard"] == new["dp"]
-    else:
-        sharded_alike = old["dp_shard"] == new["dp_shard"] or old["dp_replicate"] == new["dp_replicate"]
-    if not sharded_alike:
+    contradiction = old["dp_shard"] * old["dp_replicate"] != old["dp"] or (
+        old["zero_stage"] == 0 and old["dp_shard"] > 1
+    )
+    both = (old["dp_shard"], old["dp_replicate"]) == (new["dp_shard"], new["dp_replicate"])
+    if not sharded_alike or (contradiction and old["dp"] == new["dp"] and not both):
         differ.append("dp_shard")
     if (old["cp"] > 1) == (new["cp"] > 1) and old["cp_comm_type"] != new["cp_comm_type"]:
         differ.append("cp_comm_type")
@@ -97,7 +107,11 @@ def far(old: dict[str, Any], new: dict[str, Any]) -> tuple[int, float]:
     if old["offload"] != new["offload"]:
         differ.append("offload")
     doublings = sum(abs(log2(new[axis] / old[axis])) for axis in differ if axis in (*degrees, "dp_shard"))
-    return len(differ), round(doublings, 6)
+    units = [plan["tp"] * plan["cp"] * plan["pp"] for plan in (old, new)]
+    used = min(units[0] * old["dp"], DEVICES)
+    by_itself = [old["dp"]] if units[0] == units[1] else [max(used // units[1], 1), max(DEVICES // units[1], 1)]
+    of_dp = min(abs(log2(new["dp"] / dp)) for dp in by_itself)
+    return len(differ) + (of_dp > 0), round(doublings + of_dp, 6)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +130,8 @@ def far(old: dict[str, Any], new: dict[str, Any]) -> tuple[int, float]:
         {"tp": 4, "cp": 8},
         {"dp": 16},
         {"dp": 8, "dp_shard": 4, "dp_replicate": 4, "zero_stage": 2},
+        {"tp": 2, "zero_stage": 0, "dp_replicate": 1},
+        {"tp": 2, "dp": 2, "zero_stage": 0},
     ],
     ids=str,
 )
@@ -142,19 +158,26 @@ def test_no_plan_is_nearer(
     assert nearest["proven"]
     near_full = nearest["prediction"]["memory"]["peak_bytes"] > found["memory"]["at_risk_above_bytes"]
     assert nearest["status"] == ("at_risk" if near_full else "fits")
+    follows = {entry["field"] for entry in found["derived"] if not entry["assumed"]}
+
+    def distance(other: dict[str, Any]) -> tuple[int, float]:
+        return far(found["plan"], other, zero_follows="zero_stage" in follows)
+
     fitting = [
-        (*far(found["plan"], other.model_dump(mode="json")), float(step))
+        (round(sum(distance(other.model_dump(mode="json"))), 6), float(step))
         for other, peak, step in zip(plans, peaks, steps, strict=True)
         if peak <= usable - 2
     ]
-    own = (*far(found["plan"], nearest["plan"]), nearest["prediction"]["step_time_s"])
+    axes, doublings = distance(nearest["plan"])
+    own = (round(axes + doublings, 6), nearest["prediction"]["step_time_s"])
     best = min(fitting)
     if nearest["plan"]["layers_per_stage"] == [4, 2]:
         assert own <= best  # layers of the plan's own, which no enumeration of layouts has
     else:
-        assert own == (*best[:2], pytest.approx(best[2], rel=1e-9))
-    assert (nearest["distance"]["axes"], round(nearest["distance"]["doublings"], 6)) == own[:2]
-    assert len(nearest["changes"]) == own[0]
+        assert own == (best[0], pytest.approx(best[1], rel=1e-9))
+    told = nearest["distance"]
+    assert (told["axes"], round(told["doublings"], 6), round(told["steps"], 6)) == (axes, doublings, own[0])
+    assert len(nearest["changes"]) == axes
 
 
 def test_layers_of_ones_own_are_kept_where_the_pipeline_is(tmp_path: Path, model: str) -> None:
@@ -164,6 +187,53 @@ def test_layers_of_ones_own_are_kept_where_the_pipeline_is(tmp_path: Path, model
     assert slugs(found) == {"batch_divisible"}
     assert found["nearest"]["plan"]["layers_per_stage"] == [4, 2]
     assert [change["axis"] for change in found["nearest"]["changes"]] == ["micro_batch_size"]
+
+
+@pytest.mark.parametrize(
+    ("given", "how", "kept"),
+    [
+        # One axis a long way or several a short one: dp follows from the others and holds none of them in place.
+        ({"tp": 8, "pp": 16, "vpp": 7, "micro_batch_size": 4}, {"seq_len": 131072}, {"tp", "pp", "vpp"}),
+        ({"tp": 8, "pp": 16, "vpp": 7, "micro_batch_size": 1}, {"seq_len": 131072}, {"tp", "pp", "vpp"}),
+    ],
+)
+def test_no_axis_jumps_to_keep_another(
+    tmp_path: Path, given: dict[str, Any], how: dict[str, Any], kept: set[str]
+) -> None:
+    size = {"model": "llama-3.1-405b", "devices": 16384, "global_batch_size": 2048}
+    nearest = checked(tmp_path, given, **size, **how)["nearest"]
+    assert {axis for axis in kept if nearest["plan"][axis] == given[axis]} == kept
+    assert nearest["distance"]["doublings"] <= 4
+    assert "dp" not in {change["axis"] for change in nearest["changes"]}
+    assert nearest["plan"]["devices_used"] == 16384
+
+
+@pytest.mark.parametrize(
+    ("given", "axis"),
+    [
+        ({"tp": 4, "zero_stage": 0, "dp_replicate": 1}, "zero_stage"),
+        ({"tp": 2, "devices_used": 8, "dp": 8}, "devices_used"),
+        ({"tp": 2, "seq_len": 8192}, "seq_len"),
+        ({"tp": 2, "dp": 8, "dp_shard": 4, "dp_replicate": 4}, "dp_replicate"),
+        ({"pp": 2, "recompute": "none", "recomputed_layers_per_stage": [1, 0]}, "recomputed_layers_per_stage"),
+    ],
+)
+def test_what_contradicts_the_plan_is_what_changes(tmp_path: Path, given: dict[str, Any], axis: str) -> None:
+    found = checked(tmp_path, given)
+    assert found["status"] == "illegal"
+    assert [change["axis"] for change in found["nearest"]["changes"]] == [axis]
+
+
+def test_what_was_searched_is_said(tmp_path: Path) -> None:
+    searched = checked(tmp_path, {"tp": 8}, model="llama-3.1-405b")["searched"]
+    assert (list(searched["tp"]), searched["own"]) == ([1, 2, 4, 8, 16][: len(searched["tp"])], {})
+    beyond = checked(tmp_path, {"tp": 16, "pp": 4, "micro_batch_size": 3}, model="llama-3.1-70b", devices=64)
+    assert beyond["searched"]["own"] == {"tp": 16}
+    assert 16 in beyond["searched"]["tp"]
+    pair = {"tp": 4, "ep": 2, "etp": 2, "micro_batch_size": 3}
+    kept = checked(tmp_path, pair, model="mixtral-8x7b", devices=64)
+    assert kept["searched"]["own"] == {"etp": 2}
+    assert kept["nearest"]["plan"]["etp"] == 2
 
 
 def test_pins_are_kept(tmp_path: Path) -> None:

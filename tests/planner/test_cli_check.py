@@ -61,14 +61,19 @@ def test_exit_code_and_verdict(
     assert answer["status"] == status
     assert set(answer) == {
         "status",
+        "rules_known",
         "plan",
+        "normalised",
         "derived",
         "violations",
+        "policy",
+        "hints",
         "priced",
         "prediction",
         "bounds",
         "memory",
         "nearest",
+        "searched",
         "best",
         "infeasibility",
         "warnings",
@@ -157,7 +162,7 @@ def test_the_report_names_rules_numbers_and_ways_out(capsys: pytest.CaptureFixtu
     _, out, _ = call(capsys, "--plan", write_plan(tmp_path, plan), *SCENARIO)
     assert "kv_heads_divisible_by_tp: num_kv_heads 8 % tp 16 = 8, must be 0 [up to 0.15" in " ".join(out.split())
     assert "assumed   cp 1, ep 1" in out
-    assert "nearest   tp 16 -> 8, dp 1 -> 2" in out
+    assert "nearest   tp 16 -> 8 (so dp 1 -> 2" in out
     assert "best      " in out
     _, out, _ = call(capsys, "--plan", write_plan(tmp_path, {"tp": 8}), *SCENARIO, "--model", "llama-3.1-405b")
     lines = out.splitlines()
@@ -172,6 +177,44 @@ def test_the_report_names_rules_numbers_and_ways_out(capsys: pytest.CaptureFixtu
     )
     assert header[1:3] == ["stage", "GiB"]
     assert len(first) >= 8
+
+
+@pytest.mark.parametrize(
+    ("plan", "flags", "says"),
+    [
+        ({"tp": 8, "cp_comm_type": "a2a"}, [], ["FITS: legal, and", "read as   cp_comm_type p2p, not a2a: cp is 1"]),
+        (
+            {"tp": 4, "pp": 2, "layers_per_stage": [32, 0]},
+            [],
+            ["FITS: legal", "unusual   every_stage_has_a_layer: device 1 has 0 layers; no framework refuses it"],
+        ),
+        ({"zero_stage": 3}, ["--framework", "colossalai"], ["no rules of colossalai are known here"]),
+        (
+            {"tp": 2, "devices_used": 8, "dp": 8},
+            [],
+            ["ILLEGAL: the plan contradicts itself or its scenario, 1 rule is"],
+        ),
+        (
+            {"tp": 3, "devices_used": 8, "dp": 4},
+            [],
+            ["ILLEGAL under megatron-core 0.16: ", "; it also contradicts itself or its scenario, 1 rule is broken"],
+        ),
+        ({"dp": 16, "micro_batch_size": 3}, [], ["hint      global_batch_size 48 or 96 would do"]),
+        (
+            {"cp": 2},
+            ["--framework", "torchtitan"],
+            ["cp_comm_type all_gather (the usual p2p breaks ring_rotation_removed)"],
+        ),
+        ({"tp": 8}, ["--model", "llama-3.1-405b"], ["searched  tp 1, 2, 4, 8; cp "]),
+    ],
+    ids=str,
+)
+def test_the_report_says_who_speaks(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, plan: dict[str, Any], flags: list[str], says: list[str]
+) -> None:
+    _, out, _ = call(capsys, "--plan", write_plan(tmp_path, plan), *SCENARIO, "--no-best", *flags)
+    for text in says:
+        assert text in out
 
 
 def test_a_closed_stdout_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
