@@ -84,6 +84,8 @@ class Scenario(Frozen):
                 f"{self.framework.title} runs on {' and '.join(self.framework.vendors)} accelerators, not on those of "
                 f"{vendor}: read the plans as what its rules and habits would give there"
             )
+        if self.framework.rules is None:
+            found.append(f"no rules of {self.framework.title} are known here: only arithmetic was checked")
         limit = self.model.max_position_embeddings
         if limit is not None and self.workload.seq_len > limit:
             found.append(

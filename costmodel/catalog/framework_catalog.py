@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -12,6 +14,9 @@ from costmodel.errors import InvalidInput, UnknownName
 from costmodel.spec.framework import FrameworkSpec
 from costmodel.spec.validation import build
 from costmodel.spec.workload import OptimizerRecipe, PrecisionRecipe
+
+# "NeMo 2.0", "megatron-lm core_r0.12", "torchtitan v0.2.2", "megatron-core==0.15"
+_VERSION_BEHIND = r"[\s:=@(/_\-]*(?:core_)?[rv]?(?P<version>\d+[.\-]\d(?:[\w.\-]*\w)?)"
 
 
 def framework_names() -> tuple[str, ...]:
@@ -58,7 +63,8 @@ def recognise_framework(text: str) -> tuple[FrameworkSpec, bool]:
     The longest name or alias that occurs in the text decides, whatever the case of its letters.
 
     Returns:
-        The framework at its current version, and whether the text names it; else the one that stands in for the rest.
+        The framework, at the version that follows its name in the text (``NeMo 2.0``) where that is a known one and
+        at its current version otherwise, and whether the text names it; else the one that stands in for the rest.
 
     Raises:
         InvalidInput: no framework of the catalog stands in.
@@ -72,11 +78,21 @@ def _recognised(lowered: str, _: Path | None) -> tuple[FrameworkSpec, bool]:
     named = [(len(word), spec) for spec in known for word in (spec.name.lower(), *spec.aliases) if word in lowered]
     if named:
         # Between equally long words the first framework of the catalog, so that the answer is always the same.
-        return max(named, key=lambda pair: pair[0])[1], True
+        return _at_version_in(lowered, max(named, key=lambda pair: pair[0])[1]), True
     standing_in = [spec for spec in known if spec.fallback]
     if not standing_in:
         raise InvalidInput("framework", lowered, "it names none that is known, and none of them has `fallback: true`")
     return standing_in[0], False
+
+
+def _at_version_in(lowered: str, framework: FrameworkSpec) -> FrameworkSpec:
+    """The framework at the version that the text gives right behind any of its names."""
+    for word in (framework.name.lower(), *framework.aliases):
+        for said in re.finditer(re.escape(word) + _VERSION_BEHIND, lowered):
+            # What follows may be another number, of parameters say.
+            with suppress(UnknownName):
+                return framework.at(said["version"])
+    return framework
 
 
 def _all_frameworks() -> list[FrameworkSpec]:

@@ -57,4 +57,14 @@ def _ulysses(plan: Plan, scenario: Scenario) -> Findings:
             yield "a2a_kv_heads_match_cp", f"{model.num_kv_heads} KV heads over {ranks} ranks"
 
 
-DEEPSPEED_PARTS = (_pipeline, _sharding, _experts, _ulysses)
+def _offload(plan: Plan, scenario: Scenario) -> Findings:
+    """0.19.8 runtime/engine.py, runtime/zero/offload_config.py:22; activation_checkpointing/checkpointing.py:403."""
+    if plan.offload == "optimizer" and plan.zero_stage == 0:
+        yield "optimizer_offload_is_sharded", "offload optimizer with zero_stage 0, must be 1 to 3"
+    if plan.offload == "parameters" and plan.zero_stage != 3:
+        yield "parameter_offload_is_sharded", f"offload parameters with zero_stage {plan.zero_stage}, must be 3"
+    if plan.offload == "activations" and plan.recompute != "full":
+        yield "activation_offload_of_checkpoints", f"offload activations with recompute {plan.recompute}, must be full"
+
+
+DEEPSPEED_PARTS = (_pipeline, _sharding, _experts, _ulysses, _offload)

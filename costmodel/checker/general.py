@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from costmodel.checker.findings import Findings, mesh_size, too_many_chunks
+from costmodel.checker.recompute_and_offload import RECOMPUTE_AND_OFFLOAD_PARTS
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import Plan
 
@@ -93,6 +94,10 @@ def _pipeline(plan: Plan, scenario: Scenario) -> Findings:
 
 def _sharding(plan: Plan, scenario: Scenario) -> Findings:
     framework = scenario.framework
+    if plan.tp > 1 and not framework.tensor_parallel:
+        yield "tensor_parallel_known", f"tp {plan.tp}, {framework.title} is planned without"
+    if (plan.ep > 1 or plan.etp > 1) and not framework.expert_parallel:
+        yield "expert_parallel_known", f"ep {plan.ep} and etp {plan.etp}, {framework.title} is planned without"
     if plan.zero_stage not in framework.zero_stages:
         yield "zero_stage_known", f"{framework.title} has no zero_stage {plan.zero_stage}"
     if plan.dp_replicate * plan.dp_shard != plan.dp:
@@ -105,9 +110,4 @@ def _sharding(plan: Plan, scenario: Scenario) -> Findings:
         yield "cp_comm_type_canonical", f"cp 1 with cp_comm_type {plan.cp_comm_type}, must be p2p"
 
 
-def _recompute(plan: Plan, scenario: Scenario) -> Findings:
-    if plan.recompute == "selective" and not scenario.framework.selective_modules:
-        yield "recompute_known", f"{scenario.framework.title} has no selective recompute"
-
-
-GENERAL_PARTS = (_contents, _layers, _mesh, _batch, _pipeline, _sharding, _recompute)
+GENERAL_PARTS = (_contents, _layers, _mesh, _batch, _pipeline, _sharding, *RECOMPUTE_AND_OFFLOAD_PARTS)

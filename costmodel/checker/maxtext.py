@@ -35,7 +35,7 @@ def _pipeline(plan: Plan, scenario: Scenario) -> Findings:
 
 def _context(plan: Plan, scenario: Scenario) -> Findings:
     model, seq_len, cp = scenario.model, scenario.workload.seq_len, plan.cp
-    tpu = scenario.cluster.accelerator.vendor == "Google"
+    tpu = scenario.cluster.accelerator.family == "tpu"
     if seq_len % cp:
         yield "sequence_divisible_by_cp", f"seq_len {seq_len} over cp {cp}"
     if cp == 1:

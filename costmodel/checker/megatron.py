@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from costmodel.checker.findings import Findings, chunks_of, mesh_size, too_many_chunks
+from costmodel.checker.megatron_model import MEGATRON_MODEL_PARTS
 from costmodel.scenario import Scenario
 from costmodel.spec.framework import FrameworkSpec
 from costmodel.spec.plan import Plan
@@ -27,6 +28,21 @@ def _sharding(plan: Plan, scenario: Scenario) -> Findings:
         experts, ranks = plan.ep * plan.etp * plan.dp_replicate, plan.tp * plan.cp * plan.dp
         if scenario.model.moe and ranks % experts != 0:
             yield "expert_dp_divisible_by_replicas", f"{ranks} ranks in {plan.dp_replicate} copies of {experts}"
+
+
+def _offload(plan: Plan, scenario: Scenario) -> Findings:
+    """Megatron-Core 0.16.1 transformer_config.py:1144-1152, optimizer_config.py:375-382; arguments.py of 2026-08."""
+    if plan.offload == "activations":
+        if plan.pp > 1:
+            yield "activation_offload_without_pipeline", f"offload activations with pp {plan.pp}, must be 1"
+        if plan.recompute != "none":
+            yield "activation_offload_without_recompute", f"offload activations with recompute {plan.recompute}"
+    if plan.offload == "optimizer":
+        needs = "offload optimizer needs --use-precision-aware-optimizer, which needs"
+        if plan.zero_stage == 0:
+            yield "optimizer_offload_is_precision_aware", f"{needs} a sharded optimizer: zero_stage 0 must be 1 to 3"
+        if not scenario.workload.optimizer.name.startswith("adam"):
+            yield "optimizer_offload_is_precision_aware", f"{needs} adam, found {scenario.workload.optimizer.name}"
 
 
 def _shapes(plan: Plan, scenario: Scenario) -> Findings:
@@ -95,7 +111,7 @@ def _splits(
             rows[0][0] -= embedding
             rows[-1][-1] -= loss
             yield tuple(map(tuple, rows))
-    if not framework.has("uneven_ends"):
+    if not framework.has("uneven_ends") or (vpp > 1 and not framework.has("uneven_ends_interleaved")):
         return
     for first, last in ((ends[0], None), (None, ends[1]), ends):
         given = [count for count in (first, last) if count is not None]
@@ -109,4 +125,4 @@ def _splits(
         yield tuple((total // vpp,) * vpp for total in totals)
 
 
-MEGATRON_PARTS = (_sharding, _shapes, _context, _pipeline)
+MEGATRON_PARTS = (_sharding, _offload, _shapes, _context, _pipeline, *MEGATRON_MODEL_PARTS)

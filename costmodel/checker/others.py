@@ -52,6 +52,8 @@ def _accelerate(plan: Plan, scenario: Scenario) -> Findings:
             yield "sequence_divisible_by_cp", f"seq_len {seq_len} over 2 * {cp}"
     if plan.zero_stage >= 2 and plan.dp_shard == plan.cp == 1 and framework.has("empty_fsdp_refused"):
         yield "fsdp_needs_ranks", f"zero_stage {plan.zero_stage} over one rank"
+    if plan.offload == "parameters" and plan.zero_stage < 2:
+        yield "parameter_offload_is_sharded", f"offload parameters with zero_stage {plan.zero_stage}, must be 2 or 3"
     if sp > 1:
         ranks = plan.tp * sp
         if not framework.has("ulysses"):

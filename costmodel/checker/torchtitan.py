@@ -71,4 +71,11 @@ def _pipeline(plan: Plan, scenario: Scenario) -> Findings:
             yield "microbatches_fill_rounds", f"{count} micro-batches in {rounds} rounds"
 
 
-TORCHTITAN_PARTS = (_shapes, _mesh, _experts, _pipeline)
+def _offload(plan: Plan, scenario: Scenario) -> Findings:
+    """0.2.2 models/llama3/infra/parallelize.py:125-148: replicas without shards are DDP; later all is FSDP."""
+    ddp = plan.zero_stage == 0 and not scenario.framework.has("composable_replication")
+    if plan.offload == "parameters" and ddp:
+        yield "parameter_offload_is_sharded", "offload parameters with zero_stage 0, must be 2 or 3"
+
+
+TORCHTITAN_PARTS = (_shapes, _mesh, _experts, _pipeline, _offload)

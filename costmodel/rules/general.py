@@ -6,7 +6,7 @@ import numpy as np
 
 from costmodel.arrays import Bools
 from costmodel.rules.pipeline import PIPELINE_RULES
-from costmodel.rules.rule import CATALOG, OWN, PlanColumns, Row, Rule, divisible_rule
+from costmodel.rules.rule import ARITHMETIC, CATALOG, OWN, PlanColumns, Row, Rule, divisible_rule
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES
 from costmodel.table import mesh_size
@@ -108,6 +108,14 @@ def _cp_canonical_reason(_: Scenario, row: Row) -> str:
     return f"cp_comm_type {kind} means nothing with cp {row['cp']}: such a plan is listed once, as {CP_COMM_TYPES[0]}"
 
 
+def _tensor_parallel_known(scenario: Scenario, columns: PlanColumns) -> Bools:
+    return np.asarray((columns["tp"] == 1) | scenario.framework.tensor_parallel)
+
+
+def _expert_parallel_known(scenario: Scenario, columns: PlanColumns) -> Bools:
+    return np.asarray((columns["ep"] == 1) & (columns["etp"] == 1) | scenario.framework.expert_parallel)
+
+
 def _recompute_known(scenario: Scenario, columns: PlanColumns) -> Bools:
     return np.asarray((columns["recompute"] != SELECTIVE) | bool(scenario.framework.selective_modules))
 
@@ -133,30 +141,46 @@ GENERAL_RULES: tuple[Rule, ...] = (
         axes=("micro_batch_size", "dp"),
         dividend=("global_batch_size", lambda scenario, _: scenario.workload.global_batch_size),
         divisor=("(micro_batch_size * dp)", lambda _, columns: columns["micro_batch_size"] * columns["dp"]),
-        source="NVIDIA/Megatron-LM d98e8a64ddf3 (2026-08-22) core/num_microbatches_calculator.py:381; others alike",
+        source=ARITHMETIC,
     ),
     Rule(
         name="microbatches_fill_batch",
         axes=("micro_batch_size", "dp", "num_microbatches"),
         holds=_microbatches,
         reason=_microbatches_reason,
-        source="NVIDIA/Megatron-LM d98e8a64ddf3 (2026-08-22) core/num_microbatches_calculator.py:389; others alike",
+        source=ARITHMETIC,
     ),
     Rule(
         name="experts_need_moe",
         axes=("ep", "etp"),
         holds=_experts_need_moe,
         reason=_experts_need_moe_reason,
-        source="NVIDIA/Megatron-LM d98e8a64ddf3 (2026-08-22) training/arguments.py:1655",
+        source=ARITHMETIC,
     ),
     divisible_rule(
         name="experts_divisible_by_ep",
         axes=("ep",),
         dividend=("num_experts", _num_experts),
         divisor=("ep", lambda _, columns: columns["ep"]),
-        source="NVIDIA/Megatron-LM d98e8a64ddf3 (2026-08-22) training/arguments.py:1655; torchtitan, DeepSpeed alike",
+        source=ARITHMETIC,
     ),
     *PIPELINE_RULES,
+    Rule(
+        name="tensor_parallel_known",
+        axes=("tp",),
+        holds=_tensor_parallel_known,
+        reason=lambda s, row: f"tp {row['tp']} must be 1: {s.framework.title} is planned without tensor parallelism",
+        source=CATALOG,
+    ),
+    Rule(
+        name="expert_parallel_known",
+        axes=("ep", "etp"),
+        holds=_expert_parallel_known,
+        reason=lambda s, row: (
+            f"ep {row['ep']} and etp {row['etp']} must be 1: {s.framework.title} is planned without expert parallelism"
+        ),
+        source=CATALOG,
+    ),
     Rule(
         name="zero_stage_known",
         axes=("zero_stage",),

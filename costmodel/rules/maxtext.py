@@ -17,11 +17,11 @@ from costmodel.stages import shortened
 _REPOSITORY = "AI-Hypercomputer/maxtext e591f30cbbf2 (2026-08-22) src/maxtext/"
 _TYPES = _REPOSITORY + "configs/types.py"
 _SHARDING = "JAX: the size of a sharded dimension is a multiple of its mesh axes; " + _REPOSITORY + "configs/base.yml"
-_TPU_MAKER = "Google"
+_TPU_FAMILY = "tpu"
 
 
 def _on_tpu(scenario: Scenario) -> bool:
-    return scenario.cluster.accelerator.vendor == _TPU_MAKER
+    return scenario.cluster.accelerator.family == _TPU_FAMILY
 
 
 def _uses_ring(columns: PlanColumns) -> Bools:

@@ -9,6 +9,7 @@ import numpy as np
 
 from costmodel.arrays import Bools
 from costmodel.rules import shared
+from costmodel.rules.megatron_model import MEGATRON_MODEL_RULES
 from costmodel.rules.megatron_pipeline import MEGATRON_PIPELINE_RULES
 from costmodel.rules.rule import PlanColumns, Row, Rule, divisible_rule
 from costmodel.scenario import Scenario
@@ -62,9 +63,13 @@ def _fsdp_optimizer(scenario: Scenario, columns: PlanColumns) -> Bools:
 
 MEGATRON_RULES: tuple[Rule, ...] = (
     *MEGATRON_PIPELINE_RULES,
+    *MEGATRON_MODEL_RULES,
     shared.expert_mesh_divides_world(_PARALLEL_STATE + ":882"),
     shared.heads_divisible_by_tp(_CONFIG + ":1446"),
-    shared.kv_heads_divisible_by_tp("up to 0.15: ms-swift issue 8219", without_feature="kv_replication"),
+    shared.kv_heads_divisible_by_tp(
+        "megatron-core 0.15.0 (PyPI) megatron/core/transformer/transformer_config.py:758",
+        without_feature="kv_replication",
+    ),
     Rule(
         name="kv_heads_match_tp",
         axes=("tp",),
@@ -109,7 +114,7 @@ MEGATRON_RULES: tuple[Rule, ...] = (
         holds=lambda _, columns: np.asarray(~shared.uses_a2a(columns)),
         reason=lambda s, row: f"cp {row['cp']} by a2a: {s.framework.title} {s.framework.version} doesn't have it yet",
         without_feature="ulysses",
-        source="Megatron-Core release notes (cp_comm_type)",
+        source="megatron-core (PyPI) transformer/transformer_config.py: 0.10.0 has cp_comm_type, 0.9.0 hasn't",
     ),
     shared.a2a_heads_divisible_by_cp(_A2A_HEADS),
     # A rank with one replicated KV head can't share it over cp, so replication needs no case of its own.

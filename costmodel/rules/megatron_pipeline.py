@@ -6,6 +6,7 @@ from costmodel.arrays import Bools
 from costmodel.rules.layouts import LAYOUT_AXES, Chunks, chunks_of, per_layout, visited
 from costmodel.rules.rule import PlanColumns, Row, Rule, divisible_rule
 from costmodel.scenario import Scenario
+from costmodel.spec.framework import FrameworkSpec
 from costmodel.spec.plan import SCHEDULES
 from costmodel.stages import shortened
 
@@ -15,16 +16,18 @@ _INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
 
 
 def _layers_expressible(scenario: Scenario, columns: PlanColumns) -> Bools:
-    account, uneven = scenario.framework.has("account_for_ends"), scenario.framework.has("uneven_ends")
-    return per_layout(
-        scenario, columns, lambda chunks: chunks is None or _expressible(chunks, account=account, uneven=uneven)
-    )
+    framework = scenario.framework
+    return per_layout(scenario, columns, lambda chunks: chunks is None or _expressible(chunks, framework))
 
 
-def _expressible(chunks: Chunks, *, account: bool, uneven: bool) -> bool:
+def _uneven_ends(framework: FrameworkSpec, *, interleaved: bool) -> bool:
+    return framework.has("uneven_ends_interleaved" if interleaved else "uneven_ends")
+
+
+def _expressible(chunks: Chunks, framework: FrameworkSpec) -> bool:
     """Whether Megatron without a layout string has flags for this split: equal chunks, or one of two kinds of ends."""
     counts = visited(chunks)
-    for embedding, loss in ((0, 0), (1, 0), (0, 1), (1, 1)) if account else ((0, 0),):
+    for embedding, loss in ((0, 0), (1, 0), (0, 1), (1, 1)) if framework.has("account_for_ends") else ((0, 0),):
         slots = [*counts]
         slots[0] += embedding
         slots[-1] += loss
@@ -32,6 +35,7 @@ def _expressible(chunks: Chunks, *, account: bool, uneven: bool) -> bool:
             return True
     middle = set(chunks[1:-1])
     stages_are_equal_inside = all(len(set(device)) == 1 and device[0] > 0 for device in chunks)
+    uneven = _uneven_ends(framework, interleaved=len(chunks[0]) > 1)
     return uneven and stages_are_equal_inside and len(middle) <= 1
 
 
@@ -40,7 +44,7 @@ def _layers_expressible_reason(scenario: Scenario, row: Row) -> str:
     split = shortened(visited(chunks)) if chunks else "nothing"
     means = ["equal chunks"]
     means += ["embedding and loss counted as layers"] * framework.has("account_for_ends")
-    means += ["a first and last stage of their own size"] * framework.has("uneven_ends")
+    means += ["a first and last stage of their own size"] * _uneven_ends(framework, interleaved=row["vpp"] > 1)
     return (
         f"num_layers {scenario.model.num_layers} on pp {row['pp']} * vpp {row['vpp']} as {split}: "
         f"{framework.title} {framework.version} only has {', '.join(means)}"
@@ -55,7 +59,8 @@ MEGATRON_PIPELINE_RULES: tuple[Rule, ...] = (
         reason=_layers_expressible_reason,
         without_feature="pipeline_layout",
         source=_REPOSITORY
-        + "megatron/training/arguments.py:955-998, megatron/core/transformer/transformer_config.py:2295-2400",
+        + "megatron/training/arguments.py:955-998, megatron/core/transformer/transformer_config.py:2295-2400; "
+        "megatron-core 0.9.0 (PyPI) megatron/core/transformer/transformer_block.py:56-82",
     ),
     divisible_rule(
         name="microbatches_divisible_by_pp",

@@ -100,8 +100,7 @@ PIPELINE_RULES: tuple[Rule, ...] = (
         axes=LAYOUT_AXES,
         holds=_every_stage,
         reason=_every_stage_reason,
-        source=OWN + "a stage without layers costs a bubble and saves nothing; torchtitan b5bcd76c66d0 (2026-08-21) "
-        "distributed/pipeline_parallel.py:554 refuses it",
+        source=OWN + "a stage without layers costs a bubble and saves nothing",
         policy=True,
         refused_with_feature="empty_stages_refused",
     ),
@@ -129,7 +128,6 @@ PIPELINE_RULES: tuple[Rule, ...] = (
         axes=("pp", "vpp", "schedule"),
         holds=_schedule_fits,
         reason=_schedule_fits_reason,
-        source="Megatron-LM d98e8a64ddf3 (2026-08-22) training/arguments.py:978 and core/parallel_state.py:828; "
-        "torchtitan b5bcd76c66d0 (2026-08-21) distributed/pipeline_parallel.py:382",
+        source=OWN + "meaning of the schedules",
     ),
 )

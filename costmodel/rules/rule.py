@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from costmodel.arrays import Bools, Ints
-from costmodel.errors import UnknownName
 from costmodel.scenario import Scenario
 from costmodel.spec.framework import FrameworkSpec
 
@@ -18,6 +17,8 @@ PlanColumns: TypeAlias = Mapping[str, Ints]
 
 OWN = "planner: "
 """Opens the source of a rule that no framework states but this planner follows."""
+ARITHMETIC = "arithmetic"
+"""The source of what no framework can do without, unless its catalog file says where it asks for it."""
 CATALOG = "the framework's file in costmodel/catalog/frameworks"
 """The source of what a framework offers."""
 
@@ -38,7 +39,6 @@ class Rule:
         holds: True where a plan passes.
         reason: one line with the numbers that break it; only asked for rows that do.
         source: file and line of the framework's own check, with the commit's date.
-        since, until: first and last framework version that has the rule; None leaves that side open.
         with_feature, without_feature: a feature that a version has to have, or to lack, for the rule to apply.
         policy: whether the planner merely lists no such plans, while frameworks run them.
         refused_with_feature: a feature of the frameworks that refuse such plans all the same.
@@ -49,24 +49,13 @@ class Rule:
     holds: Holds
     reason: Reason
     source: str
-    since: str | None = None
-    until: str | None = None
     with_feature: str | None = None
     without_feature: str | None = None
     policy: bool = False
     refused_with_feature: str | None = None
 
     def applies_to(self, framework: FrameworkSpec) -> bool:
-        """Whether this version of the framework has the rule.
-
-        Raises:
-            UnknownName: when ``since`` or ``until`` is no version of the framework.
-        """
-        at = _position(framework, framework.version)
-        if self.since is not None and at < _position(framework, self.since):
-            return False
-        if self.until is not None and at > _position(framework, self.until):
-            return False
+        """Whether this version of the framework has the rule."""
         if self.with_feature is not None and not framework.has(self.with_feature):
             return False
         return self.without_feature is None or not framework.has(self.without_feature)
@@ -74,12 +63,6 @@ class Rule:
     def is_policy_under(self, framework: FrameworkSpec) -> bool:
         """Whether what breaks the rule would run under this framework all the same."""
         return self.policy and not (self.refused_with_feature and framework.has(self.refused_with_feature))
-
-
-def _position(framework: FrameworkSpec, version: str) -> int:
-    if version not in framework.versions:
-        raise UnknownName("framework-version", version, framework.versions)
-    return framework.versions.index(version)
 
 
 def as_columns(row: Row) -> dict[str, Ints]:

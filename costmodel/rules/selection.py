@@ -6,6 +6,7 @@ A framework joins by a module with its rules, a line in ``RULE_SETS`` and the na
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -38,13 +39,21 @@ RULE_SETS: Mapping[str, tuple[Rule, ...]] = {
 def rules_for(framework: FrameworkSpec) -> tuple[Rule, ...]:
     """The general rules and those that the framework has at its version, in a fixed order.
 
+    A general rule comes with the framework's own source where its catalog file gives one.
+
     Raises:
         UnknownName: when the framework follows a rule set that is not known.
     """
     if framework.rules is not None and framework.rules not in RULE_SETS:
         raise UnknownName("framework rules", framework.rules, RULE_SETS)
     own = RULE_SETS[framework.rules] if framework.rules is not None else ()
-    return tuple(rule for rule in (*GENERAL_RULES, *own) if rule.applies_to(framework))
+    general = tuple(_as_asked_by(framework, rule) for rule in GENERAL_RULES)
+    return tuple(rule for rule in (*general, *own) if rule.applies_to(framework))
+
+
+def _as_asked_by(framework: FrameworkSpec, rule: Rule) -> Rule:
+    source = framework.rule_sources.get(rule.name)
+    return rule if source is None else replace(rule, source=source)
 
 
 def broken(scenario: Scenario, row: Row) -> tuple[tuple[Rule, str], ...]:

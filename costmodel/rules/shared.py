@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,26 @@ def without_axes(name: str, *axes: str, what: str, source: str, **versions: Any)
         return f"{found} must be 1: {scenario.framework.title} {scenario.framework.version} {what}"
 
     return Rule(name=name, axes=axes, holds=holds, reason=reason, source=source, **versions)
+
+
+def without_part(name: str, *, feature: str, concerns: Callable[[Scenario], bool], what: str, source: str) -> Rule:
+    """A version that can't build a part of the model has no plan for it."""
+
+    def reason(scenario: Scenario, _: Row) -> str:
+        framework = scenario.framework
+        since = framework.features.get(feature)
+        later = f", {since} is the first that has" if since else ""
+        return f"{scenario.model.name} has {what}: {framework.title} {framework.version} has none{later}"
+
+    return Rule(
+        name=name,
+        # No degree helps; a rule on columns needs one to know their shape.
+        axes=("tp",),
+        holds=lambda scenario, columns: np.full(np.shape(columns["tp"]), not concerns(scenario)),
+        reason=reason,
+        without_feature=feature,
+        source=source,
+    )
 
 
 def no_hybrid_sharding(source: str, **versions: Any) -> Rule:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from costmodel.errors import UnknownName
-from costmodel.spec.base import Frozen, FrozenMapping, IsoDate, NonNegativeInt, PositiveInt
-from costmodel.spec.plan import CpCommType, Schedule
+from costmodel.spec.base import Frozen, FrozenMap, FrozenMapping, IsoDate, NonNegativeInt, PositiveInt
+from costmodel.spec.plan import CpCommType, Offload, Schedule
 
 MemoryKind = Literal["first_stage", "allocated", "reserved", "device"]
+
+# Around the version itself: a branch or a tag (core_r0.14, v0.14.1), a pre-release (0.16rc1), a local build (2.13+cpu).
+_BEFORE = re.compile(r"^[a-z_\-\s]*")
+_AFTER = re.compile(r"([.\-]\d+)*([.\-]?(a|b|rc|alpha|beta|dev|post)[.\d]*)*(\+[\w.]+)?")
 
 
 class EarlierEra(Frozen):
@@ -44,7 +49,14 @@ class FrameworkSpec(Frozen):
         zero_stages: what data parallelism may shard: 0 nothing, 1 optimizer, 2 and gradients, 3 and parameters.
         cp_comm_types: how context parallelism may exchange keys and values; none where it has no context parallelism.
         gradient_bytes: precision recipe -> bytes of one accumulated gradient.
+        tensor_parallel, expert_parallel: whether it is planned with them at all; for pipelines and context parallelism
+            ``schedules`` and ``cp_comm_types`` say so.
         selective_modules: what ``recompute: selective`` recomputes; none where a layer is recomputed whole or not.
+        selective_since: the same by version, where versions differ: first version -> modules.
+        recompute_modules: module that can be named for selective recompute -> the first version that knows it; empty
+            where those of ``selective_modules`` are all.
+        offloads: what may live in host memory -> the first version that can do so; None where nobody looked.
+        rule_sources: general rule -> where this framework asks the same.
         vocab_padding_multiple: the vocabulary is padded to this times tp.
         engine: the framework whose kernels it runs and whose calibration holds for it; None for its own.
         usual_zero_stage: what is sharded where a run doesn't say.
@@ -67,8 +79,14 @@ class FrameworkSpec(Frozen):
     schedules: tuple[Schedule, ...]
     zero_stages: tuple[int, ...]
     cp_comm_types: tuple[CpCommType, ...]
+    tensor_parallel: bool = True
+    expert_parallel: bool = True
     gradient_bytes: FrozenMapping[str, PositiveInt]
     selective_modules: tuple[str, ...]
+    selective_since: FrozenMapping[str, tuple[str, ...]] = FrozenMap({})
+    recompute_modules: FrozenMapping[str, str] = FrozenMap({})
+    offloads: FrozenMapping[Offload, str] | None = None
+    rule_sources: FrozenMapping[str, str] = FrozenMap({})
     vocab_padding_multiple: PositiveInt
     engine: str | None = None
     usual_zero_stage: NonNegativeInt = 0
@@ -81,18 +99,42 @@ class FrameworkSpec(Frozen):
     retrieved: IsoDate
 
     def at(self, version: str) -> FrameworkSpec:
-        """The same framework at another version; a patch release is the version that it belongs to.
+        """The same framework at another version, however it is written.
+
+        A patch, a pre-release, a tag or a release branch is the version that it belongs to.
 
         Raises:
             UnknownName: when no rule set knows ``version``.
         """
-        asked = version.strip().lower().removeprefix("v")
+        asked = _BEFORE.sub("", version.strip().lower())
         for known in sorted(self.versions, key=len, reverse=True):
-            if asked == known or asked.startswith(known + "."):
-                return self.model_copy(update={"version": known})
+            if asked.startswith(known) and _AFTER.fullmatch(asked, len(known)):
+                return self.model_copy(update={"version": known, "selective_modules": self._selective_at(known)})
         raise UnknownName("framework-version", version, self.versions)
 
     def has(self, feature: str) -> bool:
         """Whether this version has ``feature``; a feature that no version has is simply absent."""
         since = self.features.get(feature)
-        return since is not None and self.versions.index(self.version) >= self.versions.index(since)
+        return since is not None and self._is_at_least(since)
+
+    def known_recompute_modules(self) -> tuple[str, ...]:
+        """What this version can be told to recompute by name."""
+        named = tuple(module for module, since in self.recompute_modules.items() if self._is_at_least(since))
+        return named or self.selective_modules
+
+    def known_offloads(self) -> tuple[Offload, ...] | None:
+        """What this version can keep in host memory; None where nobody looked."""
+        if self.offloads is None:
+            return None
+        return tuple(offload for offload, since in self.offloads.items() if self._is_at_least(since))
+
+    def _is_at_least(self, since: str) -> bool:
+        return self.versions.index(self.version) >= self.versions.index(since)
+
+    def _selective_at(self, version: str) -> tuple[str, ...]:
+        position = self.versions.index(version)
+        found = self.selective_modules
+        for since in sorted(self.selective_since, key=self.versions.index):
+            if self.versions.index(since) <= position:
+                found = self.selective_since[since]
+        return found

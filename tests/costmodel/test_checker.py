@@ -113,7 +113,15 @@ MODELS = {
     "narrow": ODD.model_copy(update={"name": "narrow", "num_heads": 9, "num_kv_heads": 3, "head_dim": 7}),
     **{
         name: load_model(name)
-        for name in ("llama-3-8b", "llama-3.2-1b", "mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b")
+        for name in (
+            "llama-3-8b",
+            "llama-3.2-1b",
+            "mixtral-8x7b",
+            "deepseek-v3",
+            "qwen3-30b-a3b",
+            "qwen3-next-80b-a3b",
+            "nemotron-h-56b",
+        )
     },
 }
 
@@ -121,8 +129,11 @@ MODELS = {
 @st.composite
 def questions(draw: st.DrawFn, framework: str) -> Scenario:
     offers: dict[str, Any] = {}
-    if draw(st.integers(0, 4)) == 0:
+    kind = draw(st.integers(0, 9))
+    if kind < 2:
         offers = {"zero_stages": (0, 1), "cp_comm_types": ("p2p",), "selective_modules": ()}
+    elif kind == 2:
+        offers = {"tensor_parallel": False, "expert_parallel": False}
     spec = load_framework(framework, draw(st.sampled_from(load_framework(framework).versions)))
     scenario = scenario_of(
         MODELS[draw(st.sampled_from(sorted(MODELS)))],
@@ -187,7 +198,7 @@ def rows(draw: st.DrawFn, scenario: Scenario) -> dict[str, int]:
 def test_the_checker_and_the_rules_agree_on_random_plans(framework: str) -> None:
     seen: Counter[str] = Counter()
     # Frameworks under another one's rules, or under none of their own, add little.
-    examples = 120 if framework in RULE_SETS else 40
+    examples = 150 if framework in RULE_SETS else 40
 
     @settings(
         max_examples=examples, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
@@ -297,6 +308,87 @@ def test_what_only_a_finished_plan_can_get_wrong(changes: dict[str, Any], slug: 
     ]
     assert found
     assert all(number in found[0].reason for number in numbers)
+
+
+MIXTRAL, DEEPSEEK_V3 = load_model("mixtral-8x7b"), load_model("deepseek-v3")
+LLAMA_8B = load_model("llama-3-8b")
+
+
+@pytest.mark.parametrize(
+    ("framework", "model", "changes", "slug"),
+    [
+        ("megatron-core", LLAMA_8B, {"recompute_modules": ("layernorm", "mlp")}, None),
+        ("megatron-core", LLAMA_8B, {"recompute_modules": ("attention",)}, "recompute_modules_known"),
+        ("megatron-core 0.11", LLAMA_8B, {"recompute_modules": ("layernorm",)}, "recompute_modules_known"),
+        ("megatron-core 0.11", LLAMA_8B, {"recompute_modules": ("core_attn",)}, None),
+        ("megatron-core 0.13", DEEPSEEK_V3, {"recompute_modules": ("shared_experts",)}, "recompute_modules_known"),
+        ("megatron-core 0.14", DEEPSEEK_V3, {"recompute_modules": ("shared_experts",)}, None),
+        ("megatron-core", MIXTRAL, {"recompute_modules": ("shared_experts",)}, "recompute_modules_in_model"),
+        ("megatron-core", LLAMA_8B, {"recompute_modules": ("mla_up_proj",)}, "recompute_modules_in_model"),
+        ("megatron-core", DEEPSEEK_V3, {"recompute_modules": ("mla_up_proj", "moe_act")}, None),
+        ("megatron-core", LLAMA_8B, {"recompute_modules": ("moe_act",)}, "recompute_modules_in_model"),
+        ("megatron-core", MIXTRAL, {"recompute_modules": ("moe_act", "moe")}, None),
+        (
+            "megatron-core",
+            LLAMA_8B,
+            {"recompute": "none", "recompute_modules": ("layernorm",)},
+            "recompute_modules_are_selective",
+        ),
+        ("torchtitan", LLAMA_8B, {"recompute_modules": ("mlp",)}, "recompute_modules_known"),
+        ("deepspeed", LLAMA_8B, {"recompute_modules": ("layernorm",)}, "recompute_known"),
+    ],
+)
+def test_modules_to_recompute_are_the_framework_s_and_the_model_s(
+    framework: str, model: ModelSpec, changes: dict[str, Any], slug: str | None
+) -> None:
+    scenario = scenario_of(model, 8, 48, 4096).model_copy(update={"framework": load_framework(*framework.split())})
+    plan = plan_of(scenario, row_of(scenario, dp=8, zero_stage=1), **({"recompute": "selective"} | changes))
+    found = {name for name in slugs(plan, scenario) if name.startswith("recompute")}
+    assert found == ({slug} if slug else set())
+
+
+@pytest.mark.parametrize(
+    ("framework", "offload", "changes", "slug"),
+    [
+        ("megatron-core", "activations", {}, None),
+        ("megatron-core", "activations", {"recompute": "full"}, "activation_offload_without_recompute"),
+        ("megatron-core", "activations", {"pp": 2, "dp": 4}, "activation_offload_without_pipeline"),
+        ("megatron-core", "optimizer", {}, None),
+        ("megatron-core 0.11", "optimizer", {}, "offload_known"),
+        ("megatron-core 0.12", "optimizer", {}, None),
+        ("megatron-core", "optimizer", {"zero_stage": 0}, "optimizer_offload_is_precision_aware"),
+        ("megatron-core", "parameters", {}, "offload_known"),
+        ("nemo", "parameters", {}, "offload_known"),
+        ("nanotron", "optimizer", {}, "offload_known"),
+        ("deepspeed", "optimizer", {"zero_stage": 0}, "optimizer_offload_is_sharded"),
+        ("deepspeed", "optimizer", {"zero_stage": 1}, None),
+        ("deepspeed", "parameters", {"zero_stage": 2}, "parameter_offload_is_sharded"),
+        ("deepspeed", "parameters", {"zero_stage": 3}, None),
+        ("deepspeed", "activations", {"recompute": "none"}, "activation_offload_of_checkpoints"),
+        ("deepspeed", "activations", {"recompute": "full"}, None),
+        ("torchtitan", "parameters", {"zero_stage": 3}, None),
+        ("torchtitan 0.2", "parameters", {"zero_stage": 0}, "parameter_offload_is_sharded"),
+        ("torchtitan", "optimizer", {"zero_stage": 3}, "offload_known"),
+        ("accelerate", "parameters", {"zero_stage": 3}, None),
+        ("accelerate", "parameters", {"zero_stage": 0}, "parameter_offload_is_sharded"),
+        ("llm-foundry", "parameters", {"zero_stage": 3}, "offload_known"),
+        ("llm-foundry", "activations", {"zero_stage": 3}, None),
+        # Nobody looked, so nothing is refused.
+        ("colossalai", "parameters", {"zero_stage": 3}, None),
+    ],
+)
+def test_what_may_live_in_host_memory(framework: str, offload: str, changes: dict[str, Any], slug: str | None) -> None:
+    scenario = scenario_of(LLAMA_8B, 8, 48, 4096).model_copy(update={"framework": load_framework(*framework.split())})
+    row = row_of(scenario, **({"dp": 8} | {axis: value for axis, value in changes.items() if axis in AXES[:-2]}))
+    policy = {axis: value for axis, value in changes.items() if axis == "recompute"}
+    plan = plan_of(scenario, row, offload=offload, **policy)
+    assert {name for name in slugs(plan, scenario) if "offload" in name} == ({slug} if slug else set())
+
+
+def test_an_offloaded_optimizer_of_megatron_s_is_adam() -> None:
+    scenario = scenario_of(LLAMA_8B, 8, 48, 4096, optimizer="muon")
+    plan = plan_of(scenario, row_of(scenario, dp=8), offload="optimizer")
+    assert "optimizer_offload_is_precision_aware" in slugs(plan, scenario)
 
 
 def test_sequence_parallelism_needs_ranks_to_split_over() -> None:

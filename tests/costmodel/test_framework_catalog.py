@@ -12,29 +12,38 @@ from costmodel.errors import InvalidInput, UnknownName
 
 
 @pytest.mark.parametrize(
-    ("text", "name"),
+    ("text", "name", "version"),
     [
-        ("torchtitan+torchao (FSDP2)", "torchtitan"),
-        ("torchtitan fork (FSDP2 + DeepEP)", "torchtitan"),
-        ("megatron", "megatron-core"),
-        ("Megatron-LM core_v0.12", "megatron-core"),
-        ("Primus (Megatron backend, ROCm)", "megatron-core"),
-        ("NVIDIA Megatron-Bridge 0.3", "megatron-bridge"),
-        ("NeMo 2", "nemo"),
-        ("MaxText (JAX/XLA GPU)", "maxtext"),
-        ("Composer+PyTorch FSDP1", "llm-foundry"),
-        ("llm-foundry (Composer+PyTorch FSDP1)", "llm-foundry"),
-        ("DeepSpeed 0.19.2 ZeRO-3", "deepspeed"),
+        ("torchtitan+torchao (FSDP2)", "torchtitan", None),
+        ("torchtitan fork (FSDP2 + DeepEP)", "torchtitan", None),
+        ("megatron", "megatron-core", None),
+        ("Megatron-LM core_v0.12", "megatron-core", "0.12"),
+        ("Primus (Megatron backend, ROCm)", "megatron-core", None),
+        ("NVIDIA Megatron-Bridge 0.3", "megatron-bridge", "0.3"),
+        ("NeMo 2", "nemo", None),
+        ("MaxText (JAX/XLA GPU)", "maxtext", None),
+        ("Composer+PyTorch FSDP1", "llm-foundry", None),
+        ("llm-foundry (Composer+PyTorch FSDP1)", "llm-foundry", None),
+        ("DeepSpeed 0.19.2 ZeRO-3", "deepspeed", "0.19"),
         # Of several names the longest decides: by "deepspeed" alone it would be another.
-        ("Megatron-DeepSpeed (Habana)", "megatron-core"),
-        ("nanotron", "nanotron"),
-        ("HF Accelerate + FSDP", "accelerate"),
+        ("Megatron-DeepSpeed (Habana)", "megatron-core", None),
+        ("nanotron", "nanotron", None),
+        ("HF Accelerate + FSDP", "accelerate", None),
+        ("NeMo 2.0", "nemo", "2.0"),
+        ("torchtitan 0.2.2", "torchtitan", "0.2"),
+        ("torchtitan@v0.2.2, FSDP2", "torchtitan", "0.2"),
+        ("megatron-core 0.15.", "megatron-core", "0.15"),
+        ("megatron-core==0.14.1 (TE 2.1)", "megatron-core", "0.14"),
+        ("Megatron-LM core_r0.11.0rc1", "megatron-core", "0.11"),
+        # A number behind the name that is none of its versions.
+        ("Megatron-LM 530B", "megatron-core", None),
+        ("DeepSpeed 0.3.13", "deepspeed", None),
     ],
 )
-def test_free_text_names_a_framework(text: str, name: str) -> None:
+def test_free_text_names_a_framework_and_perhaps_its_version(text: str, name: str, version: str | None) -> None:
     framework, recognised = recognise_framework(text)
     assert (framework.name, recognised) == (name, True)
-    assert framework == load_framework(name)
+    assert framework == load_framework(name, version)
 
 
 @pytest.mark.parametrize("text", ["", "an in-house trainer"])
@@ -69,13 +78,21 @@ def test_a_part_of_a_name_is_none() -> None:
         ("megatron-core", "v0.12", "0.12"),
         ("deepspeed", "0.19.8", "0.19"),
         ("torchtitan", "2026-08", "2026-08"),
+        ("torchtitan", "2026-08-22", "2026-08"),
+        ("megatron-core", "core_r0.14", "0.14"),
+        ("megatron-core", "core_v0.14.1", "0.14"),
+        ("megatron-core", "0.16rc1", "0.16"),
+        ("megatron-core", "0.16.0rc0.dev104016", "0.16"),
+        ("megatron-core", "release 0.15", "0.15"),
+        ("megatron-core", "0.15.0+cu128", "0.15"),
+        ("nemo", "r2.5.0", "2.5"),
     ],
 )
-def test_a_patch_release_is_the_version_it_belongs_to(name: str, asked: str, version: str) -> None:
+def test_a_patch_a_tag_or_a_branch_is_the_version_it_belongs_to(name: str, asked: str, version: str) -> None:
     assert load_framework(name, asked).version == version
 
 
-@pytest.mark.parametrize("asked", ["0.1", "0.160", "1.0", ""])
+@pytest.mark.parametrize("asked", ["0.1", "0.160", "1.0", "", "main", "0.14.x", "core_r0.1"])
 def test_a_version_that_no_rule_set_knows(asked: str) -> None:
     with pytest.raises(UnknownName, match="framework-version"):
         load_framework("megatron-core", asked)
@@ -88,6 +105,13 @@ def test_what_a_file_says_agrees_with_itself(name: str) -> None:
     assert set(spec.features.values()) <= set(spec.versions)
     assert set(spec.zero_stages) <= {0, 1, 2, 3}
     assert spec.source
+    assert set(spec.recompute_modules.values()) <= set(spec.versions)
+    assert set((spec.offloads or {}).values()) <= set(spec.versions)
+    assert spec.at(spec.version) == spec
+    for version in spec.versions:
+        then = spec.at(version)
+        assert set(then.selective_modules) <= set(then.known_recompute_modules())
+        assert then.at(spec.version) == spec
     # A version earlier than a feature lacks it, a later one has it.
     for feature, since in spec.features.items():
         position = spec.versions.index(since)
@@ -118,3 +142,42 @@ def test_a_file_has_to_say_which_rules(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv(CATALOG_DIR_VARIABLE, str(tmp_path))
     with pytest.raises(InvalidInput, match="rules"):
         load_framework("vague")
+
+
+# First version of Megatron-Core's that has each, as its wheels on PyPI show.
+FIRST_VERSIONS = {
+    "uneven_ends": "0.9",
+    "uneven_ends_interleaved": "0.11",
+    "account_for_ends": "0.11",
+    "pipeline_layout": "0.13",
+    "expert_tensor_parallel": "0.10",
+    "kv_replication": "0.16",
+    "ulysses": "0.10",
+    "optimizer_instances": "0.10",
+    "megatron_fsdp": "0.12",
+    "latent_attention": "0.10",
+    "multi_token_prediction": "0.12",
+    "mamba2_cp": "0.13",
+    "gated_delta_net": "0.16",
+    "gated_delta_net_cp": "0.17",
+}
+# Which Megatron-Core a version of NeMo shipped with (NeMo Framework's software component versions).
+BEHIND_NEMO = {"2.0": "0.9", "2.1": "0.10", "2.2": "0.11", "2.3": "0.12", "2.4": "0.13", "2.5": "0.14"}
+
+
+def test_first_versions_are_those_of_the_wheels() -> None:
+    assert dict(load_framework("megatron-core").features) == FIRST_VERSIONS
+
+
+@pytest.mark.parametrize("version", BEHIND_NEMO)
+def test_nemo_has_nothing_that_its_megatron_core_lacks(version: str) -> None:
+    nemo, engine = load_framework("nemo", version), load_framework("megatron-core", BEHIND_NEMO[version])
+    assert {name for name in nemo.features if nemo.has(name) and not engine.has(name)} == set()
+    assert set(nemo.known_recompute_modules()) == set(engine.known_recompute_modules())
+    assert nemo.selective_modules == engine.selective_modules
+    assert nemo.known_offloads() == engine.known_offloads()
+
+
+def test_selective_once_meant_the_core_of_attention() -> None:
+    assert load_framework("megatron-core", "0.11").selective_modules == ("core_attn",)
+    assert "layernorm" in load_framework("megatron-core", "0.12").selective_modules

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodel.catalog.framework_catalog import load_framework
+from costmodel.catalog.framework_catalog import framework_names, load_framework
 from costmodel.errors import UnknownName
 from costmodel.rules import Rule, broken, broken_by, legal_mask, rules_for
 from costmodel.rules.general import GENERAL_RULES
@@ -17,7 +17,7 @@ from costmodel.rules.megatron import MEGATRON_RULES
 from costmodel.rules.rule import as_columns
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES
-from costmodel.stages import Layout
+from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import PlanTable
 from tests import scenarios
 
@@ -61,11 +61,13 @@ class Case:
     reason: str
     passes: dict[str, int] = field(default_factory=dict)
     scenario: dict[str, Any] = field(default_factory=dict)
+    # What is asked of the plan that passes, where no plan passes in ``scenario``.
+    legal_scenario: dict[str, Any] = field(default_factory=dict)
 
 
 MOE = {"model": "mixtral-8x7b"}
 EQUAL_OR_ENDS = (
-    "Megatron-Core 0.13 only has equal chunks, embedding and loss counted as layers, "
+    "Megatron-Core 0.12 only has equal chunks, embedding and loss counted as layers, "
     "a first and last stage of their own size"
 )
 
@@ -119,6 +121,17 @@ CASES = {
         passes={"dp_replicate": 2, "dp_shard": 4},
         fails={"dp_shard": 4},
         reason="dp_replicate 1 * dp_shard 4 = 4, must be dp 8",
+    ),
+    "tensor_parallel_known": Case(
+        scenario={"tensor_parallel": False},
+        passes={"tp": 1},
+        fails={},
+        reason="tp 2 must be 1: Megatron-Core is planned without tensor parallelism",
+    ),
+    "expert_parallel_known": Case(
+        scenario=MOE | {"expert_parallel": False},
+        fails={"ep": 2},
+        reason="ep 2 and etp 1 must be 1: Megatron-Core is planned without expert parallelism",
     ),
     "recompute_known": Case(
         scenario={"selective_modules": ()},
@@ -178,7 +191,7 @@ CASES = {
         reason="expert_ffn_hidden_size 14336 % etp 3 = 2, must be 0",
     ),
     "layers_expressible": Case(
-        scenario={"version": "0.13"},
+        scenario={"version": "0.12"},
         fails={"pp": 5},
         reason=f"num_layers 32 on pp 5 * vpp 1 as 6,7x2,6x2: {EQUAL_OR_ENDS}",
     ),
@@ -195,10 +208,10 @@ CASES = {
         passes={"cp": 3, "tp": 1}, fails={"tp": 3}, reason="seq_len 8192 % (tp * cp) 3 = 2, must be 0"
     ),
     "a2a_needs_ulysses": Case(
-        scenario={"version": "0.10"},
+        scenario={"version": "0.9"},
         passes={"cp": 2},
         fails={"cp": 2, "cp_comm_type": A2A},
-        reason="cp 2 by a2a: Megatron-Core 0.10 doesn't have it yet",
+        reason="cp 2 by a2a: Megatron-Core 0.9 doesn't have it yet",
     ),
     "a2a_heads_divisible_by_cp": Case(
         passes={"cp": 16, "cp_comm_type": A2A},
@@ -211,9 +224,9 @@ CASES = {
         reason="num_kv_heads 8 % (tp * cp) 16 = 8, must be 0",
     ),
     "gradient_sharding_needs_megatron_fsdp": Case(
-        scenario={"version": "0.13"},
+        scenario={"version": "0.11"},
         fails={"zero_stage": 2},
-        reason="zero_stage 2 needs Megatron-FSDP, which 0.13 lacks",
+        reason="zero_stage 2 needs Megatron-FSDP, which 0.11 lacks",
     ),
     "megatron_fsdp_optimizer": Case(
         scenario={"optimizer": "muon"},
@@ -221,10 +234,10 @@ CASES = {
         reason="zero_stage 3 with optimizer muon: Megatron-FSDP has adam and sgd",
     ),
     "replicas_need_optimizer_instances": Case(
-        scenario={"version": "0.10"},
+        scenario={"version": "0.9"},
         passes={"zero_stage": 0, "dp_replicate": 8},
         fails={"dp_replicate": 2},
-        reason="dp_replicate 2 with zero_stage 1: 0.10 can't run several instances of the sharded optimizer, "
+        reason="dp_replicate 2 with zero_stage 1: 0.9 can't run several instances of the sharded optimizer, "
         "dp_replicate must be 1",
     ),
     "expert_dp_divisible_by_replicas": Case(
@@ -232,6 +245,47 @@ CASES = {
         passes={"ep": 8, "dp_replicate": 2},
         fails={"ep": 8, "dp_replicate": 4},
         reason="tp * cp * dp 16 % (ep * etp * dp_replicate) 32 = 16, must be 0",
+    ),
+    "latent_attention_known": Case(
+        scenario={"model": "deepseek-v3", "version": "0.9"},
+        legal_scenario={"model": "mixtral-8x7b"},
+        fails={},
+        reason="deepseek-v3 has latent attention: Megatron-Core 0.9 has none, 0.10 is the first that has",
+    ),
+    "multi_token_prediction_known": Case(
+        scenario={"model": "deepseek-v3", "version": "0.11"},
+        legal_scenario={"model": "mixtral-8x7b"},
+        fails={},
+        reason="deepseek-v3 has multi-token prediction: Megatron-Core 0.11 has none, 0.12 is the first that has",
+    ),
+    "gated_delta_net_known": Case(
+        scenario={"model": "qwen3-next-80b-a3b", "version": "0.15"},
+        legal_scenario={"model": "nemotron-h-56b"},
+        fails={},
+        reason="qwen3-next-80b-a3b has gated delta nets: Megatron-Core 0.15 has none, 0.16 is the first that has",
+    ),
+    "mixer_context_parallelism_known": Case(
+        scenario={"model": "qwen3-next-80b-a3b"},
+        fails={"cp": 2},
+        reason="cp 2 must be 1: Megatron-Core 0.16 runs gated_delta_net on whole sequences",
+    ),
+    "mixer_heads_divisible_by_tp_and_cp": Case(
+        scenario={"model": "qwen3-next-80b-a3b", "version": "0.17"},
+        passes={"tp": 2, "cp": 8},
+        fails={"tp": 2, "cp": 16},
+        reason="gated_delta_net: heads 32 % (tp * cp) 32 = 0 and key heads 16 % (tp * cp) 32 = 16, both must be 0",
+    ),
+    "experts_divide_data_parallel": Case(
+        scenario=MOE | {"version": "0.9"},
+        passes={"ep": 4, "etp": 2},
+        fails={"ep": 4, "etp": 2, "dp": 2, "dp_shard": 2, "cp": 4},
+        reason="dp 2 % ep 4 = 2, must be 0",
+    ),
+    "expert_tensor_parallel_is_tp": Case(
+        scenario=MOE | {"version": "0.9"},
+        passes={"etp": 2},
+        fails={"etp": 1},
+        reason="etp 1 must be tp 2: Megatron-Core 0.9 cuts experts as everything else",
     ),
 }
 
@@ -248,12 +302,12 @@ def test_a_rule_passes_one_plan_and_says_why_it_refuses_another(name: str) -> No
     scenario = scenario_of(**case.scenario)
     rule = next(rule for rule in rules_for(scenario.framework) if rule.name == name)
 
-    def holds(changes: dict[str, int]) -> bool:
+    def holds(asked: Scenario, changes: dict[str, int]) -> bool:
         # Only the axes that it declares: a rule that read another one would fail here.
-        return bool(rule.holds(scenario, as_columns({axis: (BASE | changes)[axis] for axis in rule.axes})))
+        return bool(rule.holds(asked, as_columns({axis: (BASE | changes)[axis] for axis in rule.axes})))
 
-    assert holds(case.passes)
-    assert not holds(case.fails)
+    assert holds(scenario_of(**(case.scenario | case.legal_scenario)), case.passes)
+    assert not holds(scenario, case.fails)
     assert rule.reason(scenario, BASE | case.fails) == case.reason
     assert (rule, case.reason) in broken(scenario, BASE | case.fails)
     assert rule.source
@@ -264,7 +318,7 @@ def test_a_legal_plan_breaks_nothing() -> None:
 
 
 def test_tables_agree_with_single_rows() -> None:
-    scenario = scenario_of("mixtral-8x7b", "0.13")
+    scenario = scenario_of("mixtral-8x7b", "0.12")
     rows = [BASE | case.passes for case in CASES.values()] + [BASE | case.fails for case in CASES.values()]
     table = PlanTable.of_rows(rows)
     by_rule, legal = broken_by(scenario, table), legal_mask(scenario, table)
@@ -284,7 +338,7 @@ def test_an_empty_table_is_fine() -> None:
 
 
 def test_rules_work_on_grids_of_axis_values() -> None:
-    scenario = scenario_of(version="0.13")
+    scenario = scenario_of(version="0.12")
     tps, pps = np.array([1, 2, 3, 4, 8]), np.array([1, 2, 3, 5, 16, 64])
     columns = as_columns(BASE) | {"tp": tps[:, np.newaxis], "pp": pps[np.newaxis, :]}
     for rule in rules_for(scenario.framework):
@@ -305,15 +359,15 @@ def test_inside_one_node_any_number_of_devices_may_be_used() -> None:
     ("changes", "version", "legal"),
     [
         # 4,5,4,...,4,3 needs a layout string.
-        ({"pp": 8, "layout": Layout.LOSS_COUNTS}, "0.14", True),
-        ({"pp": 8, "layout": Layout.LOSS_COUNTS}, "0.13", False),
+        ({"pp": 8, "layout": Layout.LOSS_COUNTS}, "0.13", True),
+        ({"pp": 8, "layout": Layout.LOSS_COUNTS}, "0.12", False),
         # 33 slots on 11 devices are 3,...,3,2: a last stage of its own size, in chunks the loss counted as a layer.
         ({"pp": 11, "layout": Layout.LOSS_COUNTS}, "0.9", True),
         ({"pp": 11, "vpp": 3, "layout": Layout.LOSS_COUNTS}, "0.9", False),
         ({"pp": 11, "vpp": 3, "layout": Layout.LOSS_COUNTS}, "0.11", True),
         # 17 - 1 on both ends is 16,16 by another name.
         ({"pp": 2, "layout": Layout.EMBEDDING_AND_LOSS_COUNT}, "0.9", True),
-        ({"pp": 2, "vpp": 3}, "0.13", False),
+        ({"pp": 2, "vpp": 3}, "0.12", False),
     ],
 )
 def test_which_version_can_say_which_split(changes: dict[str, int], version: str, legal: bool) -> None:
@@ -328,17 +382,83 @@ def test_a_rule_set_that_nobody_knows_is_refused() -> None:
         rules_for(framework)
 
 
-def test_versions_and_features_select_rules() -> None:
+@pytest.mark.parametrize(("version", "legal"), [("0.10", False), ("0.11", True)])
+def test_uneven_ends_with_virtual_stages_since_0_11(version: str, legal: bool) -> None:
+    """14 layers as 1,1 2,2 2,2 2,2 on 4 devices: a first stage of its own size."""
+    scenario = scenario_of(version=version)
+    model = scenario.model.model_copy(update={"num_layers": 14})
+    scenario = scenario.model_copy(update={"model": model})
+    row = BASE | {"pp": 4, "vpp": 2, "schedule": INTERLEAVED, "num_microbatches": 16}
+    rule = next(rule for rule in rules_for(scenario.framework) if rule.name == "layers_expressible")
+    splits = [layers_per_chunk(14, 4, 2, layout) for layout in Layout]
+    assert splits.count(None) < len(splits)
+    verdicts = [bool(rule.holds(scenario, as_columns(row | {"layout": int(layout)}))) for layout in Layout]
+    assert any(verdicts) == legal, splits
+
+
+def test_features_select_rules() -> None:
     def rule(**limits: str) -> Rule:
         return Rule(name="r", axes=(), holds=lambda s, c: np.True_, reason=lambda s, r: "", source="", **limits)
 
     at = {version: load_framework("megatron-core", version) for version in ("0.9", "0.10", "0.15", "0.16")}
-    assert [rule(since="0.10").applies_to(spec) for spec in at.values()] == [False, True, True, True]
-    assert [rule(until="0.10").applies_to(spec) for spec in at.values()] == [True, True, False, False]
     assert [rule(with_feature="kv_replication").applies_to(spec) for spec in at.values()] == [False] * 3 + [True]
     assert [rule(without_feature="kv_replication").applies_to(spec) for spec in at.values()] == [True] * 3 + [False]
-    with pytest.raises(UnknownName):
-        rule(since="0.1").applies_to(at["0.9"])
+
+
+@pytest.mark.parametrize(
+    ("framework", "rule", "source"),
+    [
+        ("megatron-core", "batch_divisible", "num_microbatches_calculator.py"),
+        ("nemo", "batch_divisible", "num_microbatches_calculator.py"),
+        ("deepspeed", "batch_divisible", "deepspeed/runtime/config.py"),
+        ("torchtitan", "batch_divisible", "torchtitan/trainer.py"),
+        ("torchtitan", "schedule_fits_chunks", "pipeline_parallel.py"),
+        ("pytorch-fsdp", "batch_divisible", "arithmetic"),
+        ("accelerate", "experts_need_moe", "arithmetic"),
+    ],
+)
+def test_a_general_rule_cites_the_framework_that_asks_it(framework: str, rule: str, source: str) -> None:
+    sources = {found.name: found.source for found in rules_for(load_framework(framework))}
+    assert source in sources[rule]
+
+
+@pytest.mark.parametrize("name", framework_names())
+def test_no_framework_is_told_of_another_one_s_code(name: str) -> None:
+    spec = load_framework(name)
+    general = {rule.name for rule in GENERAL_RULES}
+    assert set(spec.rule_sources) <= general
+    if spec.rules != "megatron-core":
+        assert [rule.name for rule in rules_for(spec) if rule.name in general and "Megatron" in rule.source] == []
+
+
+@pytest.mark.parametrize("name", ["pytorch-fsdp", "xla-fsdp", "llm-foundry"])
+@pytest.mark.parametrize("axis", ["tp", "pp", "cp", "ep"])
+def test_what_is_data_parallel_only_has_no_other_axis(name: str, axis: str) -> None:
+    scenario = scenario_of("mixtral-8x7b").model_copy(update={"framework": load_framework(name)})
+    alone = BASE | {"tp": 1, "pp": 1, "dp": 32, "dp_shard": 32, "zero_stage": 3, "num_microbatches": 4}
+    assert broken(scenario, alone) == ()
+    halved = alone if axis == "ep" else alone | {"dp": 16, "dp_shard": 16, "num_microbatches": 8}
+    assert broken(scenario, halved | {axis: 2})
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "version", "legal"),
+    [
+        ("qwen3-next-80b-a3b", {"tp": 2, "cp": 16}, "0.16", False),
+        ("qwen3-next-80b-a3b", {"tp": 2, "cp": 16}, "0.17", False),
+        ("qwen3-next-80b-a3b", {"tp": 2, "cp": 8}, "0.17", True),
+        ("qwen3-next-80b-a3b", {"tp": 32}, "0.16", False),
+        # 8 groups of Mamba are repeated where more ranks of cp want them, but not over tp.
+        ("nemotron-h-56b", {"tp": 8, "cp": 4}, "0.13", True),
+        ("nemotron-h-56b", {"tp": 8, "cp": 4}, "0.12", False),
+        ("nemotron-h-56b", {"tp": 16}, "0.13", False),
+        # Lightning attention is none of Megatron's.
+        ("minimax-text-01", {"tp": 2, "cp": 16}, "0.16", True),
+    ],
+)
+def test_mixers_of_hybrids_are_cut_by_heads(model: str, plan: dict[str, int], version: str, legal: bool) -> None:
+    found = {rule.name for rule, _ in broken(scenario_of(model, version), BASE | plan)}
+    assert (not any(name.startswith("mixer_") for name in found)) == legal
 
 
 def test_policy_is_what_some_framework_runs() -> None:

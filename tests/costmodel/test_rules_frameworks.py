@@ -430,7 +430,7 @@ def test_what_runs_megatron_core_has_its_rules(name: str) -> None:
 
 def test_a_framework_of_which_no_rules_are_known_keeps_to_the_general_ones() -> None:
     spec = load_framework("megatron-core").model_copy(update={"rules": None})
-    assert rules_for(spec) == tuple(rule for rule in GENERAL_RULES if rule.applies_to(spec))
+    assert [rule.name for rule in rules_for(spec)] == [rule.name for rule in GENERAL_RULES]
 
 
 def test_every_rule_set_is_some_framework_s() -> None:

@@ -65,6 +65,14 @@ def test_a_scenario_that_can_not_be_priced_is_refused_by_the_check(changes: dict
     assert str(caught.value).startswith(message)
 
 
+@pytest.mark.parametrize("name", framework_names())
+def test_what_has_no_rules_of_its_own_says_so(name: str) -> None:
+    framework = load_framework(name)
+    warning = f"no rules of {framework.title} are known here: only arithmetic was checked"
+    found = scenario_of().model_copy(update={"framework": framework}).warnings()
+    assert (warning in found) == (framework.rules is None)
+
+
 def test_the_device_needs_the_format_of_the_attention_core_too() -> None:
     """An fp8 recipe keeps attention in bf16; a device with fp8 alone can't train in it."""
     cluster = load_cluster("dgx-h100")
