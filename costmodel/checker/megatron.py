@@ -26,7 +26,8 @@ def _sharding(plan: Plan, scenario: Scenario) -> Findings:
         if not framework.has("optimizer_instances"):
             yield "replicas_need_optimizer_instances", f"dp_replicate {plan.dp_replicate} in {framework.version}"
         experts, ranks = plan.ep * plan.etp * plan.dp_replicate, plan.tp * plan.cp * plan.dp
-        if scenario.model.moe and ranks % experts != 0:
+        together = scenario.model.moe and framework.has("expert_optimizer_instances")
+        if together and ranks % experts != 0:
             yield "expert_dp_divisible_by_replicas", f"{ranks} ranks in {plan.dp_replicate} copies of {experts}"
 
 
@@ -77,8 +78,10 @@ def _context(plan: Plan, scenario: Scenario) -> Findings:
         yield "sequence_divisible_by_cp", f"seq_len {seq_len} over 2 * cp = {2 * cp}"
     if plan.sequence_parallel and (seq_len % cp != 0 or seq_len // cp % plan.tp != 0):
         yield "sequence_divisible_by_tp", f"seq_len {seq_len} over cp {cp} and tp {plan.tp}"
+    if cp > 1 and plan.cp_comm_type == "all_gather" and not scenario.framework.has("cp_comm_type"):
+        yield "all_gather_needs_cp_comm_type", f"all_gather in {scenario.framework.version}"
     if cp > 1 and plan.cp_comm_type == "a2a":
-        if not scenario.framework.has("ulysses"):
+        if not scenario.framework.has("cp_comm_type"):
             yield "a2a_needs_ulysses", f"a2a in {scenario.framework.version}"
         if model.num_heads % plan.tp != 0 or model.num_heads // plan.tp % cp != 0:
             yield "a2a_heads_divisible_by_cp", f"{model.num_heads} heads over tp {plan.tp} and cp {cp}"
@@ -92,7 +95,8 @@ def _pipeline(plan: Plan, scenario: Scenario) -> Findings:
     if plan.schedule == "interleaved_1f1b" and rest != 0:
         yield "microbatches_divisible_by_pp", f"num_microbatches {plan.num_microbatches} over pp {plan.pp} leave {rest}"
     too_long = plan.pp > scenario.model.num_layers or too_many_chunks(plan, scenario)
-    if too_long or scenario.framework.has("pipeline_layout"):
+    layout = "pipeline_layout_mtp" if scenario.model.num_mtp_layers else "pipeline_layout"
+    if too_long or scenario.framework.has(layout):
         return
     chunks = chunks_of(plan)
     ends = plan.layers_per_stage[0], plan.layers_per_stage[-1]

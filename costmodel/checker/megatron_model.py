@@ -12,6 +12,7 @@ def _parts(plan: Plan, scenario: Scenario) -> Findings:
     kind = model.hybrid.mixer.kind if model.hybrid else None
     for slug, feature, there in (
         ("latent_attention_known", "latent_attention", model.mla is not None),
+        ("shared_experts_known", "shared_experts", bool(model.moe and model.moe.shared_expert_ffn_hidden_size)),
         ("multi_token_prediction_known", "multi_token_prediction", model.num_mtp_layers > 0),
         ("gated_delta_net_known", "gated_delta_net", kind == "gated_delta_net"),
     ):

@@ -13,6 +13,7 @@ from costmodel.rules.megatron_model import MEGATRON_MODEL_RULES
 from costmodel.rules.megatron_pipeline import MEGATRON_PIPELINE_RULES
 from costmodel.rules.rule import PlanColumns, Row, Rule, divisible_rule
 from costmodel.scenario import Scenario
+from costmodel.spec.plan import CP_COMM_TYPES, CpCommType
 
 _REPOSITORY = "NVIDIA/Megatron-LM d98e8a64ddf3 (2026-08-22) "
 _PARALLEL_STATE = _REPOSITORY + "megatron/core/parallel_state.py"
@@ -59,6 +60,20 @@ def _needs_instances(_: Scenario, columns: PlanColumns) -> Bools:
 
 def _fsdp_optimizer(scenario: Scenario, columns: PlanColumns) -> Bools:
     return np.asarray((columns["zero_stage"] < 2) | scenario.workload.optimizer.name.startswith(("adam", "sgd")))
+
+
+def _needs_cp_comm_type(name: str, kind: CpCommType) -> Rule:
+    code = CP_COMM_TYPES.index(kind)
+    return Rule(
+        name=name,
+        axes=("cp", "cp_comm_type"),
+        holds=lambda _, columns: np.asarray((columns["cp"] == 1) | (columns["cp_comm_type"] != code)),
+        reason=lambda s, row: (
+            f"cp {row['cp']} by {kind}: {s.framework.title} {s.framework.version} doesn't have it yet"
+        ),
+        without_feature="cp_comm_type",
+        source="megatron-core (PyPI) transformer/transformer_config.py: 0.10.0 has cp_comm_type, 0.9.0 hasn't",
+    )
 
 
 MEGATRON_RULES: tuple[Rule, ...] = (
@@ -108,14 +123,8 @@ MEGATRON_RULES: tuple[Rule, ...] = (
     shared.sequence_divisible_by_pairs(_ARGUMENTS + ":1335"),
     # Together with the rule above: seq_len % (cp * lcm(2, tp)).
     shared.sequence_divisible_by_tp(_REPOSITORY + "megatron/core/tensor_parallel/mappings.py:72"),
-    Rule(
-        name="a2a_needs_ulysses",
-        axes=("cp", "cp_comm_type"),
-        holds=lambda _, columns: np.asarray(~shared.uses_a2a(columns)),
-        reason=lambda s, row: f"cp {row['cp']} by a2a: {s.framework.title} {s.framework.version} doesn't have it yet",
-        without_feature="ulysses",
-        source="megatron-core (PyPI) transformer/transformer_config.py: 0.10.0 has cp_comm_type, 0.9.0 hasn't",
-    ),
+    _needs_cp_comm_type("a2a_needs_ulysses", "a2a"),
+    _needs_cp_comm_type("all_gather_needs_cp_comm_type", "all_gather"),
     shared.a2a_heads_divisible_by_cp(_A2A_HEADS),
     # A rank with one replicated KV head can't share it over cp, so replication needs no case of its own.
     shared.a2a_kv_heads_divisible_by_cp(_A2A_HEADS),
@@ -157,6 +166,9 @@ MEGATRON_RULES: tuple[Rule, ...] = (
             lambda _, columns: columns["ep"] * columns["etp"] * columns["dp_replicate"],
         ),
         when=_experts_replicated,
-        source=_PARALLEL_STATE + ", initialize_model_parallel: expert dp % num_distributed_optimizer_instances",
+        # Before that experts are sharded over all their replicas.
+        with_feature="expert_optimizer_instances",
+        source=_PARALLEL_STATE + ", initialize_model_parallel: expert dp % num_distributed_optimizer_instances; "
+        "megatron-core 0.13.0 (PyPI) megatron/core/parallel_state.py:1278, 0.12.0 hasn't it",
     ),
 )

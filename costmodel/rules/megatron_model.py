@@ -24,6 +24,10 @@ def _mixer(scenario: Scenario) -> LinearMixer | None:
     return None if hybrid is None or hybrid.mixer.kind == "lightning" else hybrid.mixer
 
 
+def _has_shared_experts(scenario: Scenario) -> bool:
+    return scenario.model.moe is not None and scenario.model.moe.shared_expert_ffn_hidden_size > 0
+
+
 def _has_delta_net(scenario: Scenario) -> bool:
     hybrid = scenario.model.hybrid
     return hybrid is not None and hybrid.mixer.kind == "gated_delta_net"
@@ -72,6 +76,13 @@ MEGATRON_MODEL_RULES: tuple[Rule, ...] = (
         concerns=shared.has_latent_attention,
         what="latent attention",
         source=_WHEELS + "transformer/transformer_config.py: 0.10.0 has MLATransformerConfig, 0.9.0 hasn't",
+    ),
+    shared.without_part(
+        "shared_experts_known",
+        feature="shared_experts",
+        concerns=_has_shared_experts,
+        what="shared experts",
+        source=_WHEELS + "transformer/transformer_config.py: moe_shared_expert_intermediate_size, not in 0.9.0",
     ),
     shared.without_part(
         "multi_token_prediction_known",

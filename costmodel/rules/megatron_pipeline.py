@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from costmodel.arrays import Bools
 from costmodel.rules.layouts import LAYOUT_AXES, Chunks, chunks_of, per_layout, visited
 from costmodel.rules.rule import PlanColumns, Row, Rule, divisible_rule
@@ -17,6 +19,8 @@ _INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
 
 def _layers_expressible(scenario: Scenario, columns: PlanColumns) -> Bools:
     framework = scenario.framework
+    if framework.has("pipeline_layout") and not scenario.model.num_mtp_layers:
+        return np.full(np.shape(columns["pp"]), True)
     return per_layout(scenario, columns, lambda chunks: chunks is None or _expressible(chunks, framework))
 
 
@@ -57,10 +61,11 @@ MEGATRON_PIPELINE_RULES: tuple[Rule, ...] = (
         axes=LAYOUT_AXES,
         holds=_layers_expressible,
         reason=_layers_expressible_reason,
-        without_feature="pipeline_layout",
+        without_feature="pipeline_layout_mtp",
         source=_REPOSITORY
         + "megatron/training/arguments.py:955-998, megatron/core/transformer/transformer_config.py:2295-2400; "
-        "megatron-core 0.9.0 (PyPI) megatron/core/transformer/transformer_block.py:56-82",
+        "megatron-core 0.9.0 (PyPI) megatron/core/transformer/transformer_block.py:56-82; 0.13.0 "
+        "transformer/pipeline_parallel_layer_layout.py:111",
     ),
     divisible_rule(
         name="microbatches_divisible_by_pp",

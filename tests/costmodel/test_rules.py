@@ -213,6 +213,12 @@ CASES = {
         fails={"cp": 2, "cp_comm_type": A2A},
         reason="cp 2 by a2a: Megatron-Core 0.9 doesn't have it yet",
     ),
+    "all_gather_needs_cp_comm_type": Case(
+        scenario={"version": "0.9"},
+        passes={"cp": 2},
+        fails={"cp": 2, "cp_comm_type": ALL_GATHER},
+        reason="cp 2 by all_gather: Megatron-Core 0.9 doesn't have it yet",
+    ),
     "a2a_heads_divisible_by_cp": Case(
         passes={"cp": 16, "cp_comm_type": A2A},
         fails={"cp": 64, "cp_comm_type": A2A},
@@ -251,6 +257,12 @@ CASES = {
         legal_scenario={"model": "mixtral-8x7b"},
         fails={},
         reason="deepseek-v3 has latent attention: Megatron-Core 0.9 has none, 0.10 is the first that has",
+    ),
+    "shared_experts_known": Case(
+        scenario={"model": "deepseek-v3", "version": "0.9"},
+        legal_scenario={"model": "mixtral-8x7b"},
+        fails={},
+        reason="deepseek-v3 has shared experts: Megatron-Core 0.9 has none, 0.10 is the first that has",
     ),
     "multi_token_prediction_known": Case(
         scenario={"model": "deepseek-v3", "version": "0.11"},
@@ -394,6 +406,22 @@ def test_uneven_ends_with_virtual_stages_since_0_11(version: str, legal: bool) -
     assert splits.count(None) < len(splits)
     verdicts = [bool(rule.holds(scenario, as_columns(row | {"layout": int(layout)}))) for layout in Layout]
     assert any(verdicts) == legal, splits
+
+
+@pytest.mark.parametrize(("version", "legal"), [("0.13", False), ("0.14", True)])
+def test_a_layout_holds_multi_token_prediction_since_0_14(version: str, legal: bool) -> None:
+    scenario = scenario_of(version=version)
+    predicting = scenario.model_copy(update={"model": scenario.model.model_copy(update={"num_mtp_layers": 1})})
+    row = BASE | {"pp": 8, "layout": Layout.LOSS_COUNTS}
+    assert "layers_expressible" not in {rule.name for rule, _ in broken(scenario, row)}
+    assert ("layers_expressible" not in {rule.name for rule, _ in broken(predicting, row)}) == legal
+
+
+@pytest.mark.parametrize(("version", "legal"), [("0.12", True), ("0.13", False)])
+def test_experts_have_optimizer_instances_since_0_13(version: str, legal: bool) -> None:
+    row = BASE | {"ep": 8, "dp_replicate": 4, "dp_shard": 2}
+    found = {rule.name for rule, _ in broken(scenario_of("mixtral-8x7b", version), row)}
+    assert ("expert_dp_divisible_by_replicas" not in found) == legal
 
 
 def test_features_select_rules() -> None:

@@ -1,8 +1,9 @@
 """Asks Megatron-Core itself about plans. Runs in a process of its own: ``megatron_probe.py CASES.json VERDICTS.json``.
 
-Each plan goes through Megatron's own checks as a training script would meet them, in a world of PyTorch's ``fake``
-process groups: process groups, configuration, micro-batches, batch and sequence cut over ranks, one layer of each kind,
-the interleaved schedule. The wheel has no ``training/arguments.py``; what only that file checks is not asked here.
+Any version from 0.9 on will do; ``megatron_words.py`` knows what it calls things. Each plan goes through Megatron's own
+checks as a training script would meet them, in a world of PyTorch's ``fake`` process groups: process groups,
+configuration, micro-batches, batch and sequence cut over ranks, one layer of each kind, the interleaved schedule.
+The wheel has no ``training/arguments.py``; what only that file checks is not asked here.
 
 What a CPU lacks is put aside, no check with it: CUDA streams and devices, and norms under sequence parallelism
 (Apex or Transformer Engine), the core of latent attention (Transformer Engine). Layers are built with cp 1, since
@@ -25,20 +26,22 @@ import torch
 warnings.simplefilter("ignore")
 
 from megatron.core import num_microbatches_calculator as microbatches  # noqa: E402
-from megatron.core import parallel_state  # noqa: E402
+from megatron.core import (  # noqa: E402
+    parallel_state,
+    transformer,
+    utils,
+)
+from megatron.core.models.gpt import gpt_layer_specs  # noqa: E402
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec  # noqa: E402
 from megatron.core.pipeline_parallel import schedules  # noqa: E402
 from megatron.core.tensor_parallel.mappings import scatter_to_sequence_parallel_region  # noqa: E402
-from megatron.core.transformer import MLATransformerConfig, TransformerConfig, multi_latent_attention  # noqa: E402
-from megatron.core.transformer.enums import LayerType  # noqa: E402
+from megatron.core.transformer import enums  # noqa: E402
 from megatron.core.transformer.identity_op import IdentityOp  # noqa: E402
 from megatron.core.transformer.moe.token_dispatcher import MoEAlltoAllTokenDispatcher  # noqa: E402
 from megatron.core.transformer.spec_utils import build_module  # noqa: E402
-from megatron.core.transformer.transformer_block import get_num_layers_to_build  # noqa: E402
-from megatron.core.utils import get_batch_on_this_cp_rank  # noqa: E402
+from megatron_config import bare_config, config_of  # noqa: E402
+from megatron_words import Case, NoWord, flag_settings, parameters, said, sharding, split  # noqa: E402
 from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
-
-Case = dict[str, Any]
 
 
 class Reached(Exception):
@@ -47,74 +50,21 @@ class Reached(Exception):
 
 def groups(case: Case) -> None:
     """``initialize_model_parallel``; the world is the devices in use."""
-    parallel_state.initialize_model_parallel(
-        tensor_model_parallel_size=case["tp"],
-        pipeline_model_parallel_size=case["pp"],
-        virtual_pipeline_model_parallel_size=case["vpp"] if case["vpp"] > 1 else None,
-        context_parallel_size=case["cp"],
-        expert_model_parallel_size=case["ep"],
-        expert_tensor_parallel_size=case["etp"],
-        num_distributed_optimizer_instances=case["dp_replicate"] if case["zero_stage"] else 1,
-        create_gloo_process_groups=False,
-    )
-
-
-def config_of(case: Case, **changes: Any) -> TransformerConfig:
-    """The configuration of the model under the plan, with the plan's layers as a layout list."""
-    model = case["model"]
-    moe, mla = model["moe"], model["mla"]
-    settings: dict[str, Any] = {
-        "num_layers": model["num_layers"],
-        "hidden_size": model["hidden_size"],
-        "ffn_hidden_size": model["ffn_hidden_size"],
-        "num_attention_heads": model["num_heads"],
-        "num_query_groups": model["num_kv_heads"],
-        "kv_channels": model["head_dim"],
-        "gated_linear_unit": True,
-        "add_bias_linear": False,
+    settings = {
         "tensor_model_parallel_size": case["tp"],
-        "sequence_parallel": case["tp"] > 1,
-        "context_parallel_size": case["cp"],
         "pipeline_model_parallel_size": case["pp"],
+        "virtual_pipeline_model_parallel_size": case["vpp"] if case["vpp"] > 1 else None,
+        "context_parallel_size": case["cp"],
         "expert_model_parallel_size": case["ep"],
         "expert_tensor_parallel_size": case["etp"],
-        "pipeline_dtype": torch.bfloat16,
-        "params_dtype": torch.bfloat16,
-        "bf16": True,
-        "use_cpu_initialization": True,
-        "perform_initialization": False,
+        "num_distributed_optimizer_instances": case["dp_replicate"] if case["zero_stage"] else 1,
+        "create_gloo_process_groups": False,
     }
-    if case["pp"] > 1:
-        settings["virtual_pipeline_model_parallel_size"] = case["vpp"] if case["vpp"] > 1 else None
-        settings["pipeline_model_parallel_layout"] = layout(case["chunks"])
-    if moe:
-        settings |= {
-            "num_moe_experts": moe["num_experts"],
-            "moe_router_topk": moe["top_k"],
-            "moe_ffn_hidden_size": moe["expert_ffn_hidden_size"],
-            "moe_shared_expert_intermediate_size": moe["shared_expert_ffn_hidden_size"] or None,
-            "moe_token_dispatcher_type": "alltoall",
-        }
-    if mla:
-        settings |= {
-            "q_lora_rank": mla["q_lora_rank"],
-            "kv_lora_rank": mla["kv_lora_rank"],
-            "qk_head_dim": mla["qk_nope_head_dim"],
-            "qk_pos_emb_head_dim": mla["qk_rope_head_dim"],
-            "v_head_dim": mla["v_head_dim"],
-            "rope_type": "rope",
-        }
-        # Latent attention has no query groups.
-        del settings["num_query_groups"]
-    return (MLATransformerConfig if mla else TransformerConfig)(**(settings | changes))
-
-
-def layout(chunks: list[list[int]]) -> list[list[str]]:
-    """Layer names of every virtual stage in the order in which a micro-batch meets them."""
-    stages = [["decoder"] * device[turn] for turn in range(len(chunks[0])) for device in chunks]
-    stages[0].insert(0, "embedding")
-    stages[-1].append("loss")
-    return stages
+    # Without a size of their own experts are cut as everything else is.
+    alone = {"expert_tensor_parallel_size": case["tp"] if case["model"]["moe"] else 1}
+    alone |= {"num_distributed_optimizer_instances": 1, "create_gloo_process_groups": False}
+    known = parameters(parallel_state.initialize_model_parallel)
+    parallel_state.initialize_model_parallel(**said(known, settings, alone))
 
 
 def batch(case: Case) -> None:
@@ -133,9 +83,13 @@ def batch(case: Case) -> None:
 
 def sequence(case: Case) -> None:
     """A batch cut over cp, and what is left of it over tp."""
-    cut = get_batch_on_this_cp_rank({"tokens": torch.zeros(1, case["seq_len"], dtype=torch.uint8)})["tokens"]
+    length = case["seq_len"] // case["cp"]
+    # Before 0.11 the training script cuts the batch.
+    if hasattr(utils, "get_batch_on_this_cp_rank"):
+        tokens = torch.zeros(1, case["seq_len"], dtype=torch.uint8)
+        length = utils.get_batch_on_this_cp_rank({"tokens": tokens})["tokens"].shape[1]
     if case["tp"] > 1:
-        scatter_to_sequence_parallel_region(torch.zeros(cut.shape[1], 1, 1))
+        scatter_to_sequence_parallel_region(torch.zeros(length, 1, 1))
 
 
 def layers(case: Case) -> None:
@@ -144,13 +98,18 @@ def layers(case: Case) -> None:
     kinds = [None] if moe is None else [moe["num_experts"]] + [None] * (moe["num_dense_layers"] > 0)
     for experts in kinds:
         config = config_of(case, context_parallel_size=1)
-        spec = get_gpt_layer_local_spec(
-            num_experts=experts, moe_grouped_gemm=False, multi_latent_attention=bool(case["model"]["mla"])
-        )
+        flags = {
+            "num_experts": experts,
+            "moe_grouped_gemm": False,
+            "multi_latent_attention": bool(case["model"]["mla"]),
+        }
+        known = parameters(get_gpt_layer_local_spec)
+        spec = get_gpt_layer_local_spec(**said(known, flags, {"multi_latent_attention": False}))
         if case["model"]["mla"]:
             spec.submodules.self_attention.submodules.core_attention = IdentityOp
         spec.submodules.input_layernorm = spec.submodules.pre_mlp_layernorm = IdentityOp
-        build_module(spec, config=config, layer_number=1, vp_stage=0 if case["vpp"] > 1 else None)
+        stage = {"vp_stage": 0 if case["vpp"] > 1 else None} if "vp_stage" in parameters(spec.module.__init__) else {}
+        build_module(spec, config=config, layer_number=1, **stage)
 
 
 def schedule(case: Case) -> None:
@@ -177,13 +136,14 @@ def schedule(case: Case) -> None:
 
 def placed_layers(case: Case) -> list[list[int]]:
     """What Megatron puts on every chunk."""
-    placed = config_of(case).pipeline_model_parallel_layout
+    config = config_of(case)
+    placed = getattr(config, "pipeline_model_parallel_layout", None)
     if placed is None:
-        return [[case["model"]["num_layers"]]]
-    return [[stage.count(LayerType.decoder) for stage in device] for device in placed.layout]
+        return split(config) if case["pp"] > 1 else [[case["model"]["num_layers"]]]
+    return [[stage.count(enums.LayerType.decoder) for stage in device] for device in placed.layout]
 
 
-CHECKS: tuple[Callable[[Case], Any], ...] = (groups, config_of, batch, sequence, layers, schedule)
+CHECKS: tuple[Callable[[Case], Any], ...] = (groups, sharding, config_of, batch, sequence, layers, schedule)
 
 
 def verdict(case: Case) -> dict[str, Any]:
@@ -205,34 +165,16 @@ def verdict(case: Case) -> dict[str, Any]:
 def splits_by_flags(question: Case) -> list[list[list[int]]]:
     """Every split of the layers over chunks that some setting of the flags gives, without a layout."""
     count, pp, vpp = question["num_layers"], question["pp"], question["vpp"]
-    settings: list[dict[str, Any]] = [
-        {"account_for_embedding_in_pipeline_split": embedding, "account_for_loss_in_pipeline_split": loss}
-        for embedding in (False, True)
-        for loss in (False, True)
-    ]
     ends = [None, *range(1, count)]
-    settings += [
-        {"num_layers_in_first_pipeline_stage": first, "num_layers_in_last_pipeline_stage": last}
-        for first in ends
-        for last in ends
-        if first or last
-    ]
     found = []
-    for flags in settings:
+    for flags in flag_settings(ends, ends):
         try:
-            config = TransformerConfig(
-                num_layers=count,
-                hidden_size=8,
-                num_attention_heads=1,
-                pipeline_model_parallel_size=pp,
-                virtual_pipeline_model_parallel_size=vpp if vpp > 1 else None,
-                pipeline_dtype=torch.bfloat16,
-                **flags,
-            )
-            turns = range(vpp) if vpp > 1 else [None]
-            found.append([[get_num_layers_to_build(config, turn, rank) for turn in turns] for rank in range(pp)])
-        except (AssertionError, ValueError):
+            chunks = split(bare_config({"num_layers": count, "num_mtp_layers": 0}, pp, vpp, flags))
+        except (AssertionError, NoWord, ValueError, ZeroDivisionError):
             continue
+        # Old versions drop the layers that don't fit and say nothing; their training script refuses that.
+        if sum(map(sum, chunks)) == count:
+            found.append(chunks)
     return found
 
 
@@ -240,7 +182,18 @@ def main() -> None:
     MoEAlltoAllTokenDispatcher.cuda_dtoh_stream = object()
     torch.cuda.current_device = lambda: "cpu"
     # A name that is None without Transformer Engine, and that a layer is compared with all the same.
-    multi_latent_attention.TELinear = type("TELinear", (), {})
+    if hasattr(transformer, "multi_latent_attention"):
+        transformer.multi_latent_attention.TELinear = type("TELinear", (), {})
+    # More of those, which 0.10 looks up without Transformer Engine.
+    for kind in ("ColumnParallelGrouped", "RowParallelGrouped", "ColumnParallel", "RowParallel"):
+        vars(gpt_layer_specs).setdefault(f"TE{kind}Linear", None)
+    torch.cuda.Stream = mock.Mock()
+    torch.Tensor.cuda = lambda tensor, *_, **__: tensor
+    tensor = torch.tensor
+    torch.tensor = lambda data, pin_memory=False, **how: tensor(data, **how)
+    new_group = torch.distributed.new_group
+    # Old versions want groups of gloo beside those of the default backend.
+    torch.distributed.new_group = lambda *ranks, backend=None, **how: new_group(*ranks, **how)
     asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     answers = {
         "plans": [verdict(case) for case in asked["plans"]],

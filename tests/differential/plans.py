@@ -12,7 +12,7 @@ from costmodel.arrays import Ints
 from costmodel.catalog.framework_catalog import load_framework
 from costmodel.rules import broken
 from costmodel.scenario import Scenario
-from costmodel.spec.model import Mla, ModelSpec, Moe
+from costmodel.spec.model import Hybrid, LinearMixer, Mla, ModelSpec, Moe
 from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import mesh_size
@@ -33,6 +33,7 @@ DENSE = ModelSpec(
     tie_word_embeddings=False,
 )
 TIED = DENSE.model_copy(update={"name": "small-tied", "tie_word_embeddings": True})
+WITH_MTP = DENSE.model_copy(update={"name": "small-mtp", "num_mtp_layers": 1})
 ODD_WIDTH = DENSE.model_copy(update={"name": "small-odd-width", "hidden_size": 90})
 FEW_KV_HEADS = DENSE.model_copy(update={"name": "small-few-kv-heads", "num_kv_heads": 2})
 MOE = DENSE.model_copy(
@@ -42,6 +43,12 @@ MOE = DENSE.model_copy(
         "num_kv_heads": 12,
         "ffn_hidden_size": 60,
         "moe": Moe(num_experts=12, top_k=2, expert_ffn_hidden_size=36),
+    }
+)
+MOE_WITH_SHARED = MOE.model_copy(
+    update={
+        "name": "small-moe-shared",
+        "moe": Moe(num_experts=12, top_k=2, expert_ffn_hidden_size=36, shared_expert_ffn_hidden_size=40),
     }
 )
 MOE_WITH_DENSE = MOE.model_copy(
@@ -61,6 +68,24 @@ LATENT = DENSE.model_copy(
         # Without Transformer Engine the down-projections are cut over tp; with it they are not, so theirs is no rule:
         # both widths, 120 and 116 + 4, are divisible by every tp that the heads allow.
         "mla": Mla(q_lora_rank=120, kv_lora_rank=116, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8),
+    }
+)
+
+# tp 4 divides the heads of attention, but not those of the mixer.
+HYBRID = DENSE.model_copy(
+    update={
+        "name": "small-hybrid",
+        "num_heads": 24,
+        "num_kv_heads": 12,
+        "head_dim": 4,
+        "hybrid": Hybrid(
+            mixer=LinearMixer(
+                kind="gated_delta_net", num_heads=18, head_dim=8, num_key_heads=6, key_head_dim=8, conv_kernel=4
+            ),
+            num_attention_layers=3,
+            num_mixer_layers=3,
+            num_mlp_layers=6,
+        ),
     }
 )
 

@@ -1,0 +1,111 @@
+"""Our rules against every Megatron-Core that the catalog tells apart, where ``$MEGATRON_CORE_VERSIONS`` holds them.
+
+    for version in 0.9.0 0.10.0 0.11.0 0.12.0 0.13.0 0.14.0 0.15.0 0.16.1; do
+        pip install --no-deps --target "$MEGATRON_CORE_VERSIONS/$version" megatron-core==$version
+    done
+
+Eight wheels are much for every run, so CI asks the newest alone; docs/rules.md says what was asked last.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from costmodel.catalog.framework_catalog import load_framework
+from costmodel.rules import broken, rules_for
+from costmodel.scenario import Scenario
+from costmodel.stages import Layout
+from tests.differential import plans
+from tests.differential.test_frameworks import QUESTIONS, UNCHECKED, UNSAYABLE, ask
+
+FOLDER = os.environ.get("MEGATRON_CORE_VERSIONS")
+RELEASES = sorted(path.name for path in Path(FOLDER).iterdir()) if FOLDER else []
+MODELS = (
+    plans.DENSE,
+    plans.FEW_KV_HEADS,
+    plans.MOE,
+    plans.MOE_WITH_SHARED,
+    plans.LATENT,
+    plans.HYBRID,
+    plans.WITH_MTP,
+)
+
+# 0.10 has shared experts in layers of Transformer Engine alone, which no CPU builds.
+UNBUILT = {"0.10": {plans.MOE_WITH_SHARED.name}}
+UNSEEN = {"0.10": {"shared_expert_ffn_divisible_by_tp"}}
+
+# Rules whose check this probe can't reach in old versions.
+UNREACHED = {
+    "sequence_divisible_by_cp": "before 0.11 the batch is cut by the training script",
+}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not FOLDER, reason="$MEGATRON_CORE_VERSIONS names no folder with releases of Megatron-Core"),
+]
+
+
+def questions_for(release: str) -> list[tuple[Scenario, plans.Row]]:
+    version = load_framework("megatron-core", release).version
+    chosen = []
+    for model in (model for model in MODELS if model.name not in UNBUILT.get(version, ())):
+        for devices, batch, seq_len in QUESTIONS[:2]:
+            scenario = plans.scenario_of(model, "megatron-core", devices, batch, seq_len, version=version)
+            rows = plans.chosen_rows(scenario, seed=2, draws=1500, legal=6, illegal=2)
+            chosen += [(scenario, row) for row in rows]
+    return chosen
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_version_accepts_what_we_accept_and_refuses_what_breaks_its_rules(release: str, tmp_path: Path) -> None:
+    assert FOLDER is not None
+    chosen = questions_for(release)
+    cases = [plans.case_of(scenario, row) for scenario, row in chosen]
+    verdicts = ask("megatron", {"plans": cases}, tmp_path, packages=Path(FOLDER) / release)["plans"]
+    unchecked = set(UNCHECKED["megatron-core"]) | set(UNREACHED)
+    seen: Counter[str] = Counter()
+    wrong = []
+    for (scenario, row), verdict in zip(chosen, verdicts, strict=True):
+        rules = {rule.name for rule, _ in broken(scenario, row)}
+        accepted = verdict["refused_by"] is None
+        seen.update(rules or {"legal"})
+        refusable = rules - unchecked and not rules & UNSAYABLE["megatron-core"]
+        if (not rules and not accepted) or (refusable and accepted):
+            wrong.append((scenario.model.name, rules, verdict, row))
+        if accepted and not rules:
+            chunks = plans.chunks_of(scenario, row)
+            assert tuple(map(tuple, verdict["chunks"])) == chunks, row
+    assert wrong == []
+    assert seen["legal"] > 20
+    framework = load_framework("megatron-core", release)
+    version, applying = framework.version, {rule.name for rule in rules_for(framework)}
+    assert {rule for rule in applying - unchecked if not seen[rule]} <= (UNSEEN.get(version, set()))
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_which_splits_the_flags_of_a_version_give(release: str, tmp_path: Path) -> None:
+    assert FOLDER is not None
+    framework = load_framework("megatron-core", release)
+    if framework.has("pipeline_layout"):
+        pytest.skip("a layout string says any split")
+    questions = [
+        {"num_layers": layers, "pp": pp, "vpp": vpp} for layers in (8, 11, 12, 14) for pp in (2, 3, 4) for vpp in (1, 2)
+    ]
+    answers = ask("megatron", {"plans": [], "splits": questions}, tmp_path, packages=Path(FOLDER) / release)["splits"]
+    verdicts = Counter[bool]()
+    for question, splits in zip(questions, answers, strict=True):
+        model = plans.DENSE.model_copy(update={"num_layers": question["num_layers"]})
+        scenario = plans.scenario_of(model, "megatron-core", 16, 48, 240, version=framework.version)
+        rule = next(rule for rule in rules_for(framework) if rule.name == "layers_expressible")
+        for layout in Layout:
+            row = {"pp": question["pp"], "vpp": question["vpp"], "layout": int(layout)}
+            chunks = plans.chunks_of(scenario, row)
+            assert chunks is not None
+            ours = bool(rule.holds(scenario, plans.columns_of(row)))
+            assert ours == ([list(device) for device in chunks] in splits), (question, layout)
+            verdicts[ours] += 1
+    assert min(verdicts[True], verdicts[False]) > 10
