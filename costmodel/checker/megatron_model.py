@@ -18,6 +18,8 @@ def _parts(plan: Plan, scenario: Scenario) -> Findings:
     ):
         if there and not framework.has(feature):
             yield slug, f"{model.name} has what {framework.title} {framework.version} lacks"
+    if model.mla and plan.tp > 1 and framework.has("latent_attention") and not framework.has("latent_attention_tp"):
+        yield "latent_attention_without_tensor_parallelism", f"tp {plan.tp} in {framework.version}"
 
 
 def _mixers(plan: Plan, scenario: Scenario) -> Findings:

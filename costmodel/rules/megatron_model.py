@@ -77,6 +77,17 @@ MEGATRON_MODEL_RULES: tuple[Rule, ...] = (
         what="latent attention",
         source=_WHEELS + "transformer/transformer_config.py: 0.10.0 has MLATransformerConfig, 0.9.0 hasn't",
     ),
+    Rule(
+        name="latent_attention_without_tensor_parallelism",
+        axes=("tp",),
+        holds=lambda s, c: np.asarray((c["tp"] == 1) | (not shared.has_latent_attention(s))),
+        reason=lambda s, row: (
+            f"tp {row['tp']} must be 1: {s.framework.title} {s.framework.version} doesn't cut latent attention over tp"
+        ),
+        with_feature="latent_attention",
+        without_feature="latent_attention_tp",
+        source="megatron-core 0.10.0 (PyPI) megatron/core/transformer/multi_latent_attention.py:56; not in 0.11.0",
+    ),
     shared.without_part(
         "shared_experts_known",
         feature="shared_experts",

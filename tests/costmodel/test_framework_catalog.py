@@ -158,6 +158,7 @@ FIRST_VERSIONS = {
     "expert_optimizer_instances": "0.13",
     "megatron_fsdp": "0.12",
     "latent_attention": "0.10",
+    "latent_attention_tp": "0.11",
     "shared_experts": "0.10",
     "multi_token_prediction": "0.12",
     "mamba2_cp": "0.13",

@@ -258,6 +258,12 @@ CASES = {
         fails={},
         reason="deepseek-v3 has latent attention: Megatron-Core 0.9 has none, 0.10 is the first that has",
     ),
+    "latent_attention_without_tensor_parallelism": Case(
+        scenario={"model": "deepseek-v3", "version": "0.10"},
+        passes={"tp": 1},
+        fails={"tp": 2},
+        reason="tp 2 must be 1: Megatron-Core 0.10 doesn't cut latent attention over tp",
+    ),
     "shared_experts_known": Case(
         scenario={"model": "deepseek-v3", "version": "0.9"},
         legal_scenario={"model": "mixtral-8x7b"},

@@ -71,7 +71,11 @@ def config_of(case: Case, **changes: Any) -> TransformerConfig:
     if moe and not moe["num_dense_layers"]:
         # Old versions know one width, or want both to be the same.
         settings["ffn_hidden_size"] = moe["expert_ffn_hidden_size"]
-    silent = {"moe_ffn_hidden_size": settings["ffn_hidden_size"], "moe_shared_expert_intermediate_size": None}
+    silent = {
+        "moe_ffn_hidden_size": settings["ffn_hidden_size"],
+        "moe_shared_expert_intermediate_size": None,
+        "rope_type": "rope",
+    }
     silent |= {"expert_tensor_parallel_size": case["tp"] if moe else 1, "cp_comm_type": "p2p"}
     return kind(**said(known, settings | changes, silent))
 
