@@ -82,7 +82,7 @@ MEGATRON_RULES: tuple[Rule, ...] = (
     shared.expert_mesh_divides_world(_PARALLEL_STATE + ":882"),
     shared.heads_divisible_by_tp(_CONFIG + ":1446"),
     shared.kv_heads_divisible_by_tp(
-        "megatron-core 0.15.0 (PyPI) megatron/core/transformer/transformer_config.py:758",
+        "up to 0.15: megatron-core 0.15.0 (PyPI) megatron/core/transformer/transformer_config.py:758",
         without_feature="kv_replication",
     ),
     Rule(

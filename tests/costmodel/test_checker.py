@@ -198,7 +198,7 @@ def rows(draw: st.DrawFn, scenario: Scenario) -> dict[str, int]:
 def test_the_checker_and_the_rules_agree_on_random_plans(framework: str) -> None:
     seen: Counter[str] = Counter()
     # Frameworks under another one's rules, or under none of their own, add little.
-    examples = 150 if framework in RULE_SETS else 40
+    examples = 200 if framework in RULE_SETS else 40
 
     @settings(
         max_examples=examples, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)

@@ -39,9 +39,8 @@ def test_the_best_plan_is_the_best_of_all_and_legal(framework: str, name: str) -
     scenario = under(small(name), framework)
     answer, least = answered(request_of(scenario, top=5)), least_step_time(scenario)
     if np.isinf(least):
-        assert (framework, name) == ("llm-foundry", "experts"), (
-            "data parallel alone: 2 sequences don't go round 16 devices"
-        )
+        alone = framework in ("llm-foundry", "pytorch-fsdp", "xla-fsdp")
+        assert (alone, name) == (True, "experts"), "data parallel alone: 2 sequences don't go round 16 devices"
         assert answer["status"] == "infeasible"
         return
     assert answer["status"] == "optimal"
