@@ -15,12 +15,13 @@ from costmodel.checker.general import GENERAL_PARTS
 from costmodel.checker.maxtext import MAXTEXT_PARTS
 from costmodel.checker.megatron import MEGATRON_PARTS
 from costmodel.checker.others import ACCELERATE_PARTS, LLM_FOUNDRY_PARTS, NANOTRON_PARTS
+from costmodel.checker.sources import source_of
 from costmodel.checker.torchtitan import TORCHTITAN_PARTS
 from costmodel.errors import UnknownName
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import Plan
 
-__all__ = ["Violation", "check_plan"]
+__all__ = ["Violation", "check_plan", "source_of"]
 
 _OWN_PARTS: Mapping[str, tuple[Judge, ...]] = {
     "accelerate": ACCELERATE_PARTS,

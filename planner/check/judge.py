@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from costmodel.checker import check_plan
+from costmodel.checker import check_plan, source_of
 from costmodel.plan_rows import encode, layout_of
 from costmodel.rules import rules_for
 from costmodel.rules.rule import CATALOG, OWN, Rule, as_columns
@@ -80,7 +80,8 @@ def judge(completion: Completion, scenario: Scenario) -> Judgement:
 
 def _broken(name: str, reason: str, rule: Rule | None, scenario: Scenario) -> Broken:
     framework = scenario.framework
-    source = rule.source if rule else _CHECKER_SOURCES.get((framework.rules or "", name), _OWN_SOURCE)
+    said = _CHECKER_SOURCES.get((framework.rules or "", name)) or source_of(framework.rules, name) or _OWN_SOURCE
+    source = rule.source if rule else said
     # Without rules of its own, a framework is known by what its file offers; the rest is arithmetic.
     of_framework = not source.startswith(OWN) or (rule is not None and rule.policy != rule.is_policy_under(framework))
     refused = source == CATALOG or (framework.rules is not None and of_framework)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from costmodel.catalog.framework_catalog import framework_names, load_framework
 from costmodel.catalog.model_catalog import load_model
-from costmodel.checker import check_plan
+from costmodel.checker import check_plan, source_of
 from costmodel.errors import UnknownName
 from costmodel.rules import broken, broken_by, rules_for
 from costmodel.rules.selection import RULE_SETS
@@ -383,6 +383,8 @@ def test_what_may_live_in_host_memory(framework: str, offload: str, changes: dic
     policy = {axis: value for axis, value in changes.items() if axis == "recompute"}
     plan = plan_of(scenario, row, offload=offload, **policy)
     assert {name for name in slugs(plan, scenario) if "offload" in name} == ({slug} if slug else set())
+    # It is the framework that refuses, and its source says where.
+    assert slug is None or source_of(scenario.framework.rules, slug)
 
 
 def test_an_offloaded_optimizer_of_megatron_s_is_adam() -> None:
