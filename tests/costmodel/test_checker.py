@@ -18,10 +18,11 @@ from costmodel.rules import broken, broken_by, rules_for
 from costmodel.rules.selection import RULE_SETS
 from costmodel.scenario import Scenario
 from costmodel.spec.model import ModelSpec
-from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
+from costmodel.spec.plan import SCHEDULES, Plan
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import AXES, PlanTable
 from tests import scenarios
+from tests.plans import finished, slugs
 
 INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
 
@@ -77,35 +78,6 @@ def row_of(scenario: Scenario, **axes: int) -> dict[str, int]:
     if "num_microbatches" not in axes:
         row["num_microbatches"] = scenario.workload.global_batch_size // (row["micro_batch_size"] * row["dp"])
     return row
-
-
-def plan_of(scenario: Scenario, row: dict[str, int], **changes: Any) -> Plan:
-    """The row as a plan, without the validation that would refuse some of the illegal ones."""
-    chunks = layers_per_chunk(scenario.model.num_layers, row["pp"], row["vpp"], Layout(row["layout"]))
-    assert chunks is not None
-    shared = ("tp", "cp", "ep", "etp", "dp", "dp_replicate", "dp_shard", "pp", "vpp", "zero_stage", "micro_batch_size")
-    fields = {axis: row[axis] for axis in shared} | {
-        "num_microbatches": row["num_microbatches"],
-        "cp_comm_type": CP_COMM_TYPES[row["cp_comm_type"]],
-        "sequence_parallel": row["tp"] > 1,
-        "global_batch_size": scenario.workload.global_batch_size,
-        "seq_len": scenario.workload.seq_len,
-        "devices_used": row["tp"] * row["cp"] * row["dp"] * row["pp"],
-        "schedule": SCHEDULES[row["schedule"]],
-        "layers_per_stage": tuple(sum(device) for device in chunks),
-        "layers_per_chunk": chunks if row["vpp"] > 1 else None,
-        "recompute": RECOMPUTES[row["recompute"]],
-        "recomputed_layers_per_stage": (0,) * row["pp"],
-        "precision": scenario.workload.precision.name,
-        "optimizer": scenario.workload.optimizer.name,
-        "framework": scenario.framework.name,
-        "framework_version": scenario.framework.version,
-    }
-    return Plan.model_construct(**(fields | changes))
-
-
-def slugs(plan: Plan, scenario: Scenario) -> set[str]:
-    return {violation.rule for violation in check_plan(plan, scenario)}
 
 
 MODELS = {
@@ -219,7 +191,7 @@ def test_the_checker_and_the_rules_agree_on_random_plans(framework: str) -> None
                 assert expected & {"layout_feasible", "pipeline_within_layers", "chunks_within_layers"}
                 continue
             seen["compared"] += 1
-            found = slugs(plan_of(scenario, row), scenario)
+            found = slugs(finished(scenario, row), scenario)
             assert found == expected, (scenario.model.name, scenario.framework.version, row)
 
     agree()
@@ -240,7 +212,7 @@ def test_latent_attention_was_once_whole_on_every_rank(version: str, tp: int, re
     scenario = scenario.model_copy(update={"framework": load_framework("megatron-core", version)})
     row = row_of(scenario, tp=tp)
     names = {rule.name for rule, _ in broken(scenario, row)}
-    assert names == slugs(plan_of(scenario, row), scenario)
+    assert names == slugs(finished(scenario, row), scenario)
     assert ("latent_attention_without_tensor_parallelism" in names) == refused
 
 
@@ -270,7 +242,7 @@ def at(scenario: Scenario, version: str) -> Scenario:
 )
 def test_published_plans_are_legal(scenario: Scenario, row: dict[str, int], layers: tuple[int, ...] | None) -> None:
     whole = row_of(scenario, dp=scenario.devices // (row["tp"] * row["pp"]), **row)
-    plan = plan_of(scenario, whole)
+    plan = finished(scenario, whole)
     assert broken(scenario, whole) == ()
     assert check_plan(plan, scenario) == ()
     assert Plan.model_validate(plan.model_dump()) == plan
@@ -294,7 +266,7 @@ def test_folk_rules_that_are_false() -> None:
     across_nodes = row_of(mixtral, tp=16, dp=2, ep=8)
     for row in (wide, interleaved, across_nodes):
         assert broken(mixtral, row) == ()
-        assert check_plan(plan_of(mixtral, row), mixtral) == ()
+        assert check_plan(finished(mixtral, row), mixtral) == ()
 
 
 @pytest.mark.parametrize(
@@ -317,9 +289,9 @@ def test_folk_rules_that_are_false() -> None:
 def test_what_only_a_finished_plan_can_get_wrong(changes: dict[str, Any], slug: str, numbers: tuple[str, ...]) -> None:
     scenario = scenario_of(load_model("mixtral-8x7b"), 64, 48, 4096)
     row = row_of(scenario, tp=2, pp=4, dp=8, ep=8)
-    assert check_plan(plan_of(scenario, row), scenario) == ()
+    assert check_plan(finished(scenario, row), scenario) == ()
     found = [
-        violation for violation in check_plan(plan_of(scenario, row, **changes), scenario) if violation.rule == slug
+        violation for violation in check_plan(finished(scenario, row, **changes), scenario) if violation.rule == slug
     ]
     assert found
     assert all(number in found[0].reason for number in numbers)
@@ -357,7 +329,7 @@ def test_modules_to_recompute_are_the_framework_s_and_the_model_s(
     framework: str, model: ModelSpec, changes: dict[str, Any], slug: str | None
 ) -> None:
     scenario = scenario_of(model, 8, 48, 4096).model_copy(update={"framework": load_framework(*framework.split())})
-    plan = plan_of(scenario, row_of(scenario, dp=8, zero_stage=1), **({"recompute": "selective"} | changes))
+    plan = finished(scenario, row_of(scenario, dp=8, zero_stage=1), **({"recompute": "selective"} | changes))
     found = {name for name in slugs(plan, scenario) if name.startswith("recompute")}
     assert found == ({slug} if slug else set())
 
@@ -396,7 +368,7 @@ def test_what_may_live_in_host_memory(framework: str, offload: str, changes: dic
     scenario = scenario_of(LLAMA_8B, 8, 48, 4096).model_copy(update={"framework": load_framework(*framework.split())})
     row = row_of(scenario, **({"dp": 8} | {axis: value for axis, value in changes.items() if axis in AXES[:-2]}))
     policy = {axis: value for axis, value in changes.items() if axis == "recompute"}
-    plan = plan_of(scenario, row, offload=offload, **policy)
+    plan = finished(scenario, row, offload=offload, **policy)
     assert {name for name in slugs(plan, scenario) if "offload" in name} == ({slug} if slug else set())
     # It is the framework that refuses, and its source says where.
     assert slug is None or source_of(scenario.framework.rules, slug)
@@ -404,23 +376,23 @@ def test_what_may_live_in_host_memory(framework: str, offload: str, changes: dic
 
 def test_an_offloaded_optimizer_of_megatron_s_is_adam() -> None:
     scenario = scenario_of(LLAMA_8B, 8, 48, 4096, optimizer="muon")
-    plan = plan_of(scenario, row_of(scenario, dp=8), offload="optimizer")
+    plan = finished(scenario, row_of(scenario, dp=8), offload="optimizer")
     assert "optimizer_offload_is_precision_aware" in slugs(plan, scenario)
 
 
 def test_sequence_parallelism_needs_ranks_to_split_over() -> None:
     scenario = scenario_of(load_model("llama-3-8b"), 8, 48, 4096)
-    plan = plan_of(scenario, row_of(scenario, dp=8), sequence_parallel=True)
+    plan = finished(scenario, row_of(scenario, dp=8), sequence_parallel=True)
     assert "sequence_parallel_follows_tp" in slugs(plan, scenario)
 
 
 def test_recomputed_layers_up_to_all_are_fine() -> None:
     scenario = scenario_of(load_model("llama-3-8b"), 8, 48, 4096)
-    plan = plan_of(scenario, row_of(scenario, dp=8, recompute=2), recomputed_layers_per_stage=(32,))
+    plan = finished(scenario, row_of(scenario, dp=8, recompute=2), recomputed_layers_per_stage=(32,))
     assert check_plan(plan, scenario) == ()
 
 
 def test_a_rule_set_that_nobody_knows_is_refused() -> None:
     scenario = scenario_of(load_model("llama-3-8b"), 8, 48, 4096, rules="nobody-s")
     with pytest.raises(UnknownName, match="framework"):
-        check_plan(plan_of(scenario, row_of(scenario, dp=8)), scenario)
+        check_plan(finished(scenario, row_of(scenario, dp=8)), scenario)

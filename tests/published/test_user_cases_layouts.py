@@ -11,10 +11,11 @@ from costmodel.rules import broken
 from costmodel.scenario import Scenario
 from costmodel.spec.model import ModelSpec
 from costmodel.stages import Layout, layers_per_chunk
-from tests.published.user_cases import check_of, each, finished, reported, scenario_for, slugs, verdict
+from tests.plans import finished, slugs
+from tests.published.user_cases import check_of, each, reported, scenario_for, verdict
 from tests.scenarios import plan_row
 
-OLDEST, BEFORE_LAYOUTS = "0.9", "0.13"
+OLDEST, BEFORE_LAYOUTS = "0.9", "0.12"
 
 
 def with_layers(layers: int) -> ModelSpec:
@@ -80,7 +81,8 @@ def test_layers_that_stages_do_not_divide_need_ends_of_their_own(case: Uneven) -
     assert verdict(now, pp=case.pp) == set()
     assert finished(now, plan_row(64, pp=case.pp)).layers_per_stage == case.right
     assert judged(now, tuple(sorted(case.right))) == {"layers_expressible"}
-    without_flags = now.model_copy(update={"framework": now.framework.model_copy(update={"features": {}})})
+    features = {name: since for name, since in now.framework.features.items() if "_ends" not in name}
+    without_flags = now.model_copy(update={"framework": now.framework.model_copy(update={"features": features})})
     assert verdict(without_flags, pp=case.pp) == {"layers_expressible"}
     assert verdict(without_flags, pp=2) == set()
 

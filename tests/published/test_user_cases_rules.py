@@ -85,16 +85,16 @@ REFUSED = (
     Refused(
         report="uc-066",
         rule="kv_heads_divisible_by_tp",
-        versions=("0.9", "0.15"),
+        versions=("0.10", "0.15"),
         legal_versions=("0.16", "0.17"),
-        models=("qwen2.5-3b", "qwen3-next-80b-a3b"),  # two KV heads, as the report's model
+        models=("qwen2.5-3b", "qwen3-30b-a3b"),  # two KV heads, as the report's model, and four
         breaks={"tp": 8},
         legal=({"tp": 2, "dp": 4},),
     ),
     Refused(
         report="uc-077",
         rule="layers_expressible",
-        versions=("0.9", "0.13"),
+        versions=("0.9", "0.12"),
         models=("llama-3-70b",),
         breaks={"pp": 16, "vpp": 2},
         legal=({"vpp": 5}, {"vpp": 1}),

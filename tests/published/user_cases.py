@@ -19,18 +19,16 @@ from costmodel.calibration.calibration import Calibration
 from costmodel.catalog.cluster_catalog import load_cluster
 from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
 from costmodel.catalog.model_catalog import load_model
-from costmodel.checker import check_plan
 from costmodel.rules import broken
 from costmodel.runs.columns import Run
 from costmodel.runs.prediction import RunPrediction
 from costmodel.runs.predictions import predict_runs
 from costmodel.scenario import Scenario
 from costmodel.spec.model import ModelSpec
-from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
 from costmodel.spec.workload import Workload
-from costmodel.stages import Layout, layers_per_chunk
 from planner.question import Question
 from planner.service import suggest
+from tests.plans import finished, slugs
 from tests.scenarios import UNCALIBRATED, plan_row
 
 GIB = 2**30
@@ -131,35 +129,6 @@ def scenario_for(
 def world(axes: dict[str, int]) -> int:
     """Devices of the dense mesh."""
     return prod(axes.get(axis, 1) for axis in ("tp", "cp", "dp", "pp"))
-
-
-def finished(scenario: Scenario, row: dict[str, int], **changes: Any) -> Plan:
-    """The row as a finished plan, unvalidated, so that the checker sees plans that no reader would let through."""
-    chunks = layers_per_chunk(scenario.model.num_layers, row["pp"], row["vpp"], Layout(row["layout"]))
-    assert chunks is not None
-    same = ("tp", "cp", "ep", "etp", "dp", "dp_replicate", "dp_shard", "pp", "vpp", "zero_stage", "micro_batch_size")
-    fields = {axis: row[axis] for axis in (*same, "num_microbatches")} | {
-        "cp_comm_type": CP_COMM_TYPES[row["cp_comm_type"]],
-        "sequence_parallel": row["tp"] > 1,
-        "global_batch_size": scenario.workload.global_batch_size,
-        "seq_len": scenario.workload.seq_len,
-        "devices_used": world(row),
-        "schedule": SCHEDULES[row["schedule"]],
-        "layers_per_stage": tuple(sum(device) for device in chunks),
-        "layers_per_chunk": chunks if row["vpp"] > 1 else None,
-        "recompute": RECOMPUTES[row["recompute"]],
-        "recomputed_layers_per_stage": (0,) * row["pp"],
-        "precision": scenario.workload.precision.name,
-        "optimizer": scenario.workload.optimizer.name,
-        "framework": scenario.framework.name,
-        "framework_version": scenario.framework.version,
-    }
-    return Plan.model_construct(**(fields | changes))
-
-
-def slugs(plan: Plan, scenario: Scenario) -> set[str]:
-    """What the checker finds wrong with a finished plan."""
-    return {violation.rule for violation in check_plan(plan, scenario)}
 
 
 def verdict(scenario: Scenario, **axes: int) -> set[str]:

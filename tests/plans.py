@@ -1,0 +1,40 @@
+"""Finished plans for tests, the illegal ones too, and what the independent judge says of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from costmodel.checker import check_plan
+from costmodel.scenario import Scenario
+from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
+from costmodel.stages import Layout, layers_per_chunk
+from costmodel.table import mesh_size
+
+
+def finished(scenario: Scenario, row: dict[str, int], **changes: Any) -> Plan:
+    """The row as a finished plan, unvalidated, so that the checker sees plans that no reader would let through."""
+    chunks = layers_per_chunk(scenario.model.num_layers, row["pp"], row["vpp"], Layout(row["layout"]))
+    assert chunks is not None
+    same = ("tp", "cp", "ep", "etp", "dp", "dp_replicate", "dp_shard", "pp", "vpp", "zero_stage", "micro_batch_size")
+    fields = {axis: row[axis] for axis in (*same, "num_microbatches")} | {
+        "cp_comm_type": CP_COMM_TYPES[row["cp_comm_type"]],
+        "sequence_parallel": row["tp"] > 1,
+        "global_batch_size": scenario.workload.global_batch_size,
+        "seq_len": scenario.workload.seq_len,
+        "devices_used": mesh_size(row),
+        "schedule": SCHEDULES[row["schedule"]],
+        "layers_per_stage": tuple(sum(device) for device in chunks),
+        "layers_per_chunk": chunks if row["vpp"] > 1 else None,
+        "recompute": RECOMPUTES[row["recompute"]],
+        "recomputed_layers_per_stage": (0,) * row["pp"],
+        "precision": scenario.workload.precision.name,
+        "optimizer": scenario.workload.optimizer.name,
+        "framework": scenario.framework.name,
+        "framework_version": scenario.framework.version,
+    }
+    return Plan.model_construct(**(fields | changes))
+
+
+def slugs(plan: Plan, scenario: Scenario) -> set[str]:
+    """What the checker finds wrong with a finished plan."""
+    return {violation.rule for violation in check_plan(plan, scenario)}
