@@ -4,7 +4,7 @@
         pip install --no-deps --target "$MEGATRON_CORE_VERSIONS/$version" megatron-core==$version
     done
 
-Eight wheels are much for every run, so CI asks the newest alone; docs/rules.md says what was asked last.
+All of them are much for every run, so CI asks three and the newest; docs/rules.md says what was asked last.
 """
 
 from __future__ import annotations
