@@ -42,16 +42,18 @@ def load_framework(name: str, version: str | None = None) -> FrameworkSpec:
 
 
 def framework_in_era(
-    framework: FrameworkSpec, text: str, precision: str, sequence_parallel: bool | None
+    framework: FrameworkSpec, text: str, family: str, precision: str, sequence_parallel: bool | None
 ) -> FrameworkSpec:
     """The framework, or its earlier era where that is what a run shows.
 
     Args:
         text: what the run calls it; only names that say nothing of a version or a product of today leave it open.
+        family: of the accelerator.
+        precision: the recipe that the run states.
         sequence_parallel: None when the run can't tell, having no tensor parallelism.
     """
     era = framework.earlier
-    if era is None or text.strip().lower() not in era.names:
+    if era is None or text.strip().lower() not in era.names or family not in era.families:
         return framework
     told = precision in era.precisions or (era.without_sequence_parallel and sequence_parallel is False)
     return load_framework(era.framework) if told else framework

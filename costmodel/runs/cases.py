@@ -22,6 +22,7 @@ from costmodel.scenario import Scenario
 from costmodel.spec.base import FrozenMap
 from costmodel.spec.cluster import AcceleratorSpec, ClusterSpec
 from costmodel.spec.framework import FrameworkSpec
+from costmodel.spec.model import ModelSpec
 from costmodel.spec.plan import RECOMPUTES
 from costmodel.spec.workload import OptimizerRecipe, Workload
 
@@ -90,7 +91,7 @@ class _Cases:
         cluster = _cluster(accelerator.accelerator, run)
         precision, said = words.precision_of(run.precision, accelerator.accelerator)
         notes += said
-        framework = _framework(run, precision.name, notes)
+        framework = _framework(run, found.spec, accelerator.accelerator, precision.name, notes)
         recompute, modules, said = words.recompute_of(run.recompute)
         notes += said
         if modules is not None:
@@ -165,14 +166,18 @@ def _cluster_like(
     )
 
 
-def _framework(run: Run, precision: str, notes: list[str]) -> FrameworkSpec:
+def _framework(
+    run: Run, model: ModelSpec, accelerator: AcceleratorSpec, precision: str, notes: list[str]
+) -> FrameworkSpec:
     framework, known = recognise_framework(run.framework)
     if not known:
         what = f"framework {run.framework!r} is not known" if run.framework else "framework blank"
         notes.append(f"{what}: {framework.name} taken")
-    era = framework_in_era(framework, run.framework, precision, _uses_sequence_parallel(run))
-    if era is not framework:
-        notes.append(f"framework {run.framework!r} in {precision}, as the row describes it, is priced as {era.title}")
+    stated, parallel = words.stated_precision(run.precision), _uses_sequence_parallel(run)
+    era = framework_in_era(framework, run.framework, accelerator.family, stated, parallel)
+    if era is not framework and model.moe is None:
+        told = "without sequence parallelism" if parallel is False else f"in {stated}"
+        notes.append(f"framework {run.framework!r} {told} on {accelerator.name} is priced as {era.title}")
         framework = era
     if precision not in framework.gradient_bytes:
         notes.append(f"{framework.title} says nothing of {precision} gradients: the widest that it has are taken")

@@ -28,6 +28,10 @@ def _model(run: Run) -> Iterator[tuple[str, str]]:
             yield "kv_heads", f"{run.kv_heads} are more than the {run.heads} heads"
         elif run.heads % run.kv_heads:
             yield "kv_heads", f"{run.kv_heads} do not divide the {run.heads} heads"
+    if run.tp and run.heads and run.tp > run.heads:
+        yield "tp", f"{run.tp} are more than the {run.heads} heads"
+    if run.ep and run.experts and run.experts % run.ep:
+        yield "ep", f"{run.ep} do not divide the {run.experts} experts"
     if run.top_k and run.experts is not None and run.top_k > run.experts:
         yield "top_k", f"{run.top_k} are more than the {run.experts} experts"
     if run.n_active_params_b and run.n_params_b and run.n_active_params_b > run.n_params_b:

@@ -64,6 +64,12 @@ def _number(patterns: Sequence[str], lowered: str) -> int | None:
 
 
 @lru_cache(maxsize=1)
+def model_prefixes() -> tuple[str, ...]:
+    """Makers' names that people write before a model's."""
+    return tuple(document()["model"]["prefixes"])
+
+
+@lru_cache(maxsize=1)
 def model_suffixes() -> frozenset[str]:
     """Words that may follow a catalog name without making it another model."""
     return frozenset(document()["model"]["suffixes"])

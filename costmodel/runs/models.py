@@ -11,7 +11,7 @@ from costmodel.catalog.model_catalog import load_model, model_names
 from costmodel.errors import InvalidInput
 from costmodel.runs.columns import Run
 from costmodel.runs.model_words import leading_dense_layers, model_defaults, mtp_layers
-from costmodel.runs.named_models import FAR_OFF, model_called
+from costmodel.runs.named_models import FAR_OFF, model_called, size_called
 from costmodel.spec.model import Mla, ModelSpec, Moe
 from costmodel.spec.validation import build
 
@@ -75,21 +75,22 @@ def _without_shape(run: Run, named: ModelSpec | None) -> FoundModel:
     if named is not None and _agrees(run, named) and _is_as_large(run, named):
         spec = _with_stated_mtp(run, named)
         return FoundModel(spec=spec, notes=(f"shape not given: {named.name} of the catalog taken by its name",))
+    if run.n_params_b is None and (size := size_called(run.model_name)):
+        run = _with(run, n_params_b=size)
     if run.n_params_b is None or run.experts:
         what = "neither its shape nor a known name nor its size is given"
         if named is not None:
             what = f"it is not {named.name} of the catalog by what the row says, and its shape is not given"
         return FoundModel(spec=None, notes=(f"model {run.model_name!r}: {what}",))
     layers, hidden = _ladder(run)
-    sized = _with_shape(run, layers, hidden)
-    found = _from_columns(sized, None)
+    found = _from_columns(_with(run, layers=layers, hidden=hidden), None)
     note = f"shape not given: {layers} layers of {hidden} taken for {run.n_params_b:g}B parameters"
     return FoundModel(spec=found.spec, notes=(note, *found.notes))
 
 
-def _with_shape(run: Run, layers: int, hidden: int) -> Run:
+def _with(run: Run, **columns: float) -> Run:
     values = {column: getattr(run, column) for column in _SHAPE}
-    return Run(id="", **(values | {"layers": layers, "hidden": hidden}))
+    return Run(id="", **(values | columns))
 
 
 def _ladder(run: Run) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from costmodel.catalog.model_catalog import load_model, model_names
-from costmodel.runs.model_words import model_suffixes
+from costmodel.runs.model_words import model_prefixes, model_suffixes
 from costmodel.spec.model import ModelSpec
 
 FAR_OFF = 0.15
@@ -17,7 +17,10 @@ def model_called(text: str) -> ModelSpec | None:
 
     ``Nemotron_3_Nano`` and ``nemotron-3-nano-30b-a3b`` begin alike, whatever separates their words.
     """
+    text = text.strip().rpartition("/")[2]
     wanted = "".join(_words_of(text))
+    for prefix in model_prefixes():
+        wanted = wanted.removeprefix(prefix)
     if not any(letter.isdigit() for letter in wanted):
         return None  # a family's name, not a model's
     said, unfinished = [], []
@@ -39,10 +42,18 @@ def _adds_nothing(text: str, rest: str, name: str) -> bool:
     if size and rest == "".join(_words_of(size.group(0))):
         total = load_model(name).params.total / 1e9
         return abs(total / max(float(size.group(1)), 1e-9) - 1.0) <= FAR_OFF
-    parts = re.findall(r"[a-z]+\d*", rest)
-    return "".join(parts) == rest and model_suffixes().issuperset(parts)
+    return re.fullmatch(rf"(?:{'|'.join(sorted(model_suffixes()))}|v\d+)*", rest) is not None
 
 
 def _words_of(text: str) -> list[str]:
     """Runs of letters and runs of digits."""
     return re.findall(r"[a-z]+|\d+", text.lower())
+
+
+def size_called(text: str) -> float | None:
+    """Billions of parameters that a dense model's name speaks of: ``LLaMA-7B``; not ``8x7B`` and not ``30B-A3B``."""
+    lowered = text.lower()
+    if re.search(r"\d\s*x\s*\d|moe|a\d+(?:\.\d+)?b\b", lowered):
+        return None
+    size = re.search(r"(?<![\d.])(\d+(?:\.\d+)?)\s*b\b", lowered)
+    return float(size.group(1)) if size and float(size.group(1)) > 0 else None

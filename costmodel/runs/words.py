@@ -18,6 +18,13 @@ from costmodel.spec.workload import PrecisionRecipe
 
 
 @lru_cache(maxsize=4096)
+def stated_precision(text: str) -> str:
+    """The recipe that a text names, whatever the device has; empty when it names none."""
+    word = found(text, "precision", "words") if text.strip() else None
+    return str(word.means) if word else ""
+
+
+@lru_cache(maxsize=4096)
 def precision_of(text: str, accelerator: AcceleratorSpec) -> tuple[PrecisionRecipe, tuple[str, ...]]:
     """The recipe that a text names, or the nearest one that the device has hardware for."""
     table = document()["precision"]

@@ -22,12 +22,14 @@ class EarlierEra(Frozen):
     Attributes:
         framework: that entry.
         names: what both eras call it; a text with more in it speaks of today.
-        precisions: recipes that tell such a run.
+        families: of accelerators that it ran on.
+        precisions: recipes that tell such a run, when the run states them.
         without_sequence_parallel: whether tensor parallelism without it tells such a run.
     """
 
     framework: str
     names: tuple[str, ...]
+    families: tuple[str, ...]
     precisions: tuple[str, ...] = ()
     without_sequence_parallel: bool = False
 

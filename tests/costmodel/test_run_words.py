@@ -71,6 +71,8 @@ def test_a_format_that_the_device_lacks_falls_back_to_one_that_it_has() -> None:
         ("offload", "full", None),
         ("selective", "selective", None),
         ("selective op", "selective", None),
+        ("attn only", "selective", None),
+        ("sel", "selective", None),
         ("selective:core_attn", "selective", ("core_attn",)),
         ("selective:moe_act+layernorm", "selective", ("layernorm", "moe_act")),
         ("selective:mlp+mla_up_proj", "selective", ("mla_up_proj",)),

@@ -21,6 +21,11 @@ from costmodel.runs.models import model_of
         ("Nemotron_3_Nano", "nemotron-3-nano-30b-a3b"),
         ("llama-3.1-70b-instruct", "llama-3.1-70b"),
         ("Qwen2.5-72B", "qwen2.5-72b-instruct"),
+        ("meta-llama/Llama-3.1-8B", "llama-3.1-8b"),
+        ("Meta-Llama-3-70B", "llama-3-70b"),
+        ("Llama-2-7b-chat-hf", "llama-2-7b"),
+        ("mistralai/Mixtral-8x7B-v0.1", "mixtral-8x7b"),
+        ("Qwen/Qwen2.5-72B-Instruct", "qwen2.5-72b-instruct"),
     ],
 )
 def test_the_longest_name_that_a_text_says_is_meant(text: str, name: str) -> None:
@@ -34,13 +39,22 @@ def test_a_family_is_no_model(text: str) -> None:
     assert model_of(Run(id="", model_name=text)).spec is None
 
 
-@pytest.mark.parametrize(
-    "text", ["gpt2-xl", "GPT-2 1.5B", "deepseek-v3-lite", "llama-3.1-8b-draft", "mixtral-8x7b (13B)"]
-)
+@pytest.mark.parametrize("text", ["gpt2-xl", "deepseek-v3-lite", "mixtral-8x7b (13B)", "qwen3-30b-a3b-draft"])
 def test_a_name_that_goes_on_is_another_model(text: str) -> None:
     found = model_of(Run(id="", model_name=text))
     assert found.spec is None
     assert text in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "billions"),
+    [("LLaMA-7B", 7), ("gpt3 175b", 175), ("GPT-2 1.5B", 1.5), ("llama-3.1-8b-draft", 8), ("our-org/our-13B", 13)],
+)
+def test_the_size_in_a_dense_name_stands_for_a_shape(text: str, billions: float) -> None:
+    found = model_of(Run(id="", model_name=text))
+    assert found.spec is not None
+    assert found.spec.params.total / 1e9 == pytest.approx(billions, rel=0.25)
+    assert f"taken for {billions:g}B parameters" in found.notes[0]
 
 
 def test_a_size_that_is_another_is_another_model() -> None:

@@ -74,11 +74,28 @@ def test_a_framework_of_today_is_priced_as_it_is(framework: str, changes: dict[s
     assert "2020-22" not in found.reason
 
 
+@pytest.mark.parametrize("framework", ["megatron", "NVIDIA/Megatron-LM"])
 @pytest.mark.parametrize("changes", [{"sp": False}, {"precision": "fp16"}])
-def test_a_name_that_two_eras_share_is_told_by_how_it_trained(changes: dict[str, Any]) -> None:
-    found = predicted(framework="megatron", **changes)
-    assert "priced as Megatron-LM of 2020-22" in found.reason
-    assert "2020-22" not in predicted(framework="megatron").reason
+def test_a_name_that_two_eras_share_is_told_by_how_it_trained(framework: str, changes: dict[str, Any]) -> None:
+    old = {"framework": framework, "accelerator": "A100-80GB"}
+    assert "is priced as Megatron-LM of 2020-22" in predicted(**old, **changes).reason
+    assert "2020-22" not in predicted(**old).reason
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sp": False},
+        {"precision": "fp16"},
+        {"sp": False, "precision": "fp8"},
+        {"accelerator": "V100-32GB", "precision": "bf16"},
+        {"accelerator": "A100-80GB", "sp": False, "experts": 8, "top_k": 2, "moe_ffn_hidden": 14336, "ep": 8},
+    ],
+)
+def test_what_that_era_did_not_have_is_of_today(changes: dict[str, Any]) -> None:
+    found = predicted(framework="megatron", model_name="mine", **changes)
+    assert found.step_time_s is not None
+    assert "2020-22" not in found.reason
 
 
 def test_rows_that_ask_the_same_are_priced_once_and_answered_each() -> None:
