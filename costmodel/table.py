@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -134,13 +134,7 @@ def stage_table_of(scenarios: Sequence[Scenario], which: Ints, table: PlanTable)
     """
     shapes: dict[Any, int] = {}
     shape_of = np.array([shapes.setdefault(layer_counts(scenario), len(shapes)) for scenario in scenarios])[which]
-    pp, vpp, layout = table["pp"], table["vpp"], table["layout"]
-    first, inverse = distinct([shape_of, pp, vpp, layout])
-    kinds: list[Sequence[StageKind]] = []
-    for row in first.tolist():
-        scenario = scenarios[int(which[row])]
-        kinds.append(_stages_of(scenario, int(pp[row]), int(vpp[row]), Layout(int(layout[row])), representative_stages))
-    return StageTable.of(kinds).take(inverse)
+    return _stage_table(lambda row: scenarios[int(which[row])], table, [shape_of], representative_stages)
 
 
 def stage_table(scenario: Scenario, table: PlanTable, *, every_stage: bool = False) -> StageTable:
@@ -149,18 +143,26 @@ def stage_table(scenario: Scenario, table: PlanTable, *, every_stage: bool = Fal
     Raises:
         ValueError: when a row's layout needs a negative number of layers (such rows never leave the search space).
     """
-    describe = stage_kinds if every_stage else representative_stages
+    return _stage_table(lambda row: scenario, table, [], stage_kinds if every_stage else representative_stages)
+
+
+_Describe: TypeAlias = Callable[..., tuple[StageKind, ...] | None]
+
+
+def _stage_table(
+    scenario_of: Callable[[int], Scenario], table: PlanTable, more_keys: Sequence[Ints], describe: _Describe
+) -> StageTable:
+    """The stages of every row, described once for rows that agree in pp, vpp, layout and ``more_keys``."""
     pp, vpp, layout = table["pp"], table["vpp"], table["layout"]
-    first, inverse = distinct([pp, vpp, layout])
-    kinds: list[Sequence[StageKind]] = []
-    for row in first.tolist():
-        kinds.append(_stages_of(scenario, int(pp[row]), int(vpp[row]), Layout(int(layout[row])), describe))
+    first, inverse = distinct([*more_keys, pp, vpp, layout])
+    kinds = [
+        _stages_of(scenario_of(row), int(pp[row]), int(vpp[row]), Layout(int(layout[row])), describe)
+        for row in first.tolist()
+    ]
     return StageTable.of(kinds).take(inverse)
 
 
-def _stages_of(
-    scenario: Scenario, pp: int, vpp: int, layout: Layout, describe: Callable[..., tuple[StageKind, ...] | None]
-) -> tuple[StageKind, ...]:
+def _stages_of(scenario: Scenario, pp: int, vpp: int, layout: Layout, describe: _Describe) -> tuple[StageKind, ...]:
     stages = describe(*layer_counts(scenario), pp, vpp, layout)
     if stages is None:
         layers = scenario.model.num_layers

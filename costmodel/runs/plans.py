@@ -44,28 +44,33 @@ def plans_of(
             notes.append(f"tp {tp} * pp {pp} * cp {cp} don't divide devices {devices}: dp {dp} taken")
         elif run.dp is not None and run.dp != dp:
             notes.append(f"dp {run.dp} contradicts devices {devices} = tp {tp} * pp {pp} * cp {cp} * dp: dp {dp} taken")
-        for micro in _micro_batches(run, batch, dp, notes):
-            sharding = _sharding(run, scenario, dp, notes)
-            stages = _stages(run, scenario, pp, notes)
-            for recompute in policies:
-                yield {
-                    "tp": tp,
-                    "cp": cp,
-                    "cp_comm_type": _cp_comm(run, scenario, cp),
-                    "ep": ep,
-                    "etp": etp,
-                    "dp": dp,
-                    "pp": pp,
-                    "micro_batch_size": micro,
-                    "num_microbatches": max(round(batch / (micro * dp)), 1),
-                    "recompute": recompute,
-                    **sharding,
-                    **stages,
-                }
+        micro_batches = _micro_batches(run, batch, dp, notes)
+        mesh = {
+            "tp": tp,
+            "cp": cp,
+            "cp_comm_type": _cp_comm(run, scenario, cp),
+            "ep": ep,
+            "etp": etp,
+            "dp": dp,
+            "pp": pp,
+            **_sharding(run, scenario, dp, notes),
+            **_stages(run, scenario, pp, notes),
+        }
+        for micro, recompute in product(micro_batches, policies):
+            yield {
+                **mesh,
+                "micro_batch_size": micro,
+                "num_microbatches": _num_microbatches(batch, micro, dp),
+                "recompute": recompute,
+            }
+
+
+def _num_microbatches(batch: int, micro_batch: int, dp: int) -> int:
+    return max(round(batch / (micro_batch * dp)), 1)
 
 
 def _powers(most: int) -> list[int]:
-    return [1 << exponent for exponent in range(most.bit_length()) if 1 << exponent <= most]
+    return [1 << exponent for exponent in range(most.bit_length())]
 
 
 def _model_parallel(run: Run, scenario: Scenario, devices: int, cp: int, notes: list[str]) -> list[tuple[int, int]]:
@@ -97,7 +102,7 @@ def _micro_batches(run: Run, batch: int, dp: int, notes: list[str]) -> list[int]
         if batch % (run.micro_batch * dp):
             notes.append(
                 f"global_batch {batch} is no multiple of micro_batch {run.micro_batch} * dp {dp}: "
-                f"{max(round(batch / (run.micro_batch * dp)), 1)} micro-batches taken"
+                f"{_num_microbatches(batch, run.micro_batch, dp)} micro-batches taken"
             )
         return [run.micro_batch]
     per_replica = max(batch // dp, 1)

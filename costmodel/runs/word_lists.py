@@ -41,10 +41,9 @@ def words_of(*path: str) -> tuple[Word, ...]:
 
 def found(text: str, *path: str) -> Word | None:
     """The first word of a list that is in the text, apart from what the text takes back."""
-    lowered = text.strip().lower()
-    said = without_negated(lowered)
+    said = without_negated(text.strip().lower())
     for word in words_of(*path):
-        if re.search(word.pattern, said) or (word.pattern.startswith("^") and re.search(word.pattern, lowered)):
+        if re.search(word.pattern, said):
             return word
     return None
 

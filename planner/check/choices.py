@@ -17,14 +17,12 @@ from costmodel.scenario import Scenario
 from costmodel.spec.plan import Plan
 from costmodel.spec.plan_draft import PlanDraft
 from planner.check.settling import Chosen
-from planner.search.space import divisors
+from planner.search.space import LARGEST_MICRO_BATCH, MOST_CHUNKS, divisors
 
 Values = Mapping[str, Any]
 Settle = Callable[[Mapping[str, Chosen]], Values]
 
 _MOST_TRIED = 600
-_MOST_CHUNKS = 16
-_LARGEST_MICRO_BATCH = 64
 _LONGEST_PIPELINE = 1000
 # Axes that follow from a field, so that a rule on the former is met by another value of the latter.
 _DECIDED_BY = {
@@ -118,7 +116,7 @@ def _options(draft: PlanDraft, scenario: Scenario, usual: Values) -> dict[str, t
     if usual["pp"] > 1:
         choice("schedule", *framework.schedules)
         if draft.layers_per_chunk is None:
-            choice("vpp", *range(1, min(_MOST_CHUNKS, (model.num_layers + 2) // usual["pp"]) + 1))
+            choice("vpp", *range(1, min(MOST_CHUNKS, (model.num_layers + 2) // usual["pp"]) + 1))
     if draft.num_microbatches is None:
-        choice("micro_batch_size", *(size for size in divisors(batch) if size <= _LARGEST_MICRO_BATCH))
+        choice("micro_batch_size", *(size for size in divisors(batch) if size <= LARGEST_MICRO_BATCH))
     return found

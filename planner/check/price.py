@@ -29,7 +29,6 @@ from planner.search.answer import in_words
 Json = dict[str, Any]
 
 _NONE, _FULL = RECOMPUTES.index("none"), RECOMPUTES.index("full")
-_OFFLOADED = {"optimizer": "optimizer", "activations": "activations", "parameters": "parameters"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +169,8 @@ def _bounded(
     full = predict_stages(facts, table, stages.take(np.zeros(len(policies), dtype=np.int64)))
     least = total(full.memory).min(axis=0)
     if plan.offload != "none":
-        least = least - full.memory[_OFFLOADED[plan.offload]].max(axis=0)
+        # What can be offloaded goes by the name of its memory term.
+        least = least - full.memory[plan.offload].max(axis=0)
     fullest, stage = total(full.memory).argmax(axis=0), np.arange(plan.pp)
     memory = {name: term[fullest, stage] for name, term in full.memory.items()}
     return Pricing(

@@ -6,7 +6,7 @@ how CP communicates.
 
 Default domains (a pin may name values outside them): tp divides the heads and stays within one scale-up domain (at
 least a node); cp leaves whole pairs of chunks of at least ``_LEAST_TOKENS_PER_RANK`` tokens; ep divides the experts;
-etp is 1 or tp; dp divides the global batch; vpp up to ``_MOST_CHUNKS``; micro-batches up to ``_LARGEST_MICRO_BATCH``
+etp is 1 or tp; dp divides the global batch; vpp up to ``MOST_CHUNKS``; micro-batches up to ``LARGEST_MICRO_BATCH``
 sequences. Pipelines, context parallelism and selective recompute only where the framework has them.
 """
 
@@ -35,8 +35,8 @@ Columns: TypeAlias = dict[str, Ints]
 """Meshes (columns of ``MESH_AXES``) or rows (columns of ``ROW_AXES``)."""
 
 _LEAST_TOKENS_PER_RANK = 512
-_MOST_CHUNKS = 16
-_LARGEST_MICRO_BATCH = 64
+MOST_CHUNKS = 16
+LARGEST_MICRO_BATCH = 64
 _MOST_MESHES = 5_000_000
 
 
@@ -95,7 +95,7 @@ def mesh_candidates(request: SearchRequest) -> Columns:
     dp_values = constraints.domain("dp", batch_divisors)
     experts = np.array([(ep, etp) for ep in d.ep for etp in d.etp], dtype=np.int64).reshape(-1, 2)
     sizes = np.array(
-        constraints.needed("micro_batch_size", [b for b in batch_divisors if b <= _LARGEST_MICRO_BATCH]), dtype=np.int64
+        constraints.needed("micro_batch_size", [b for b in batch_divisors if b <= LARGEST_MICRO_BATCH]), dtype=np.int64
     )
     most_dense = _MOST_MESHES // max(len(experts) * len(sizes), 1)
     dense: list[tuple[int, int, int, int]] = []
@@ -140,7 +140,7 @@ def mesh_candidates(request: SearchRequest) -> Columns:
 def stage_options(request: SearchRequest, pp: int) -> tuple[tuple[int, int, int], ...]:
     """(vpp, layout, schedule) for one pipeline depth: chunk counts that the layers allow, each distinct layout once."""
     constraints, layers = request.constraints, request.scenario.model.num_layers
-    deepest = min(_MOST_CHUNKS, max(1, (layers + 2) // pp)) if pp > 1 else 1
+    deepest = min(MOST_CHUNKS, max(1, (layers + 2) // pp)) if pp > 1 else 1
     names = request.scenario.framework.schedules
     # Without a pipeline there is nothing to schedule: pp 1 is 1f1b under every framework.
     offered = names if pp > 1 and names else (*names, "1f1b")
