@@ -8,8 +8,10 @@ for all solutions: when the solver finishes, the list is complete, and that is t
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
@@ -33,6 +35,7 @@ _BYTES_PER_UNIT = 2**16
 _ALIVE_SCALE = 256
 _WORK_STEPS = 2_000_000
 _RULE_TUPLES = 50_000
+_LOOK_EVERY_S = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +70,21 @@ class Enumeration:
 
 
 def enumerate_below(
-    request: SearchRequest, f: Facts, rows: Columns, bounds: RowBound, limits: Num, usable: float, deadline: float
+    request: SearchRequest,
+    f: Facts,
+    rows: Columns,
+    bounds: RowBound,
+    limits: Num,
+    usable: float,
+    deadline: float,
+    stopped: threading.Event | None = None,
 ) -> Enumeration:
     """All decisions on ``rows`` whose relaxed step time is below the row's limit and that may fit.
 
     Args:
         limits: seconds, per row.
         deadline: ``time.monotonic()`` value at which to stop.
+        stopped: stops the solver when it is set.
     """
     from ortools.sat.python import cp_model
 
@@ -99,12 +110,38 @@ def enumerate_below(
     parameters.linearization_level = 0
     parameters.max_time_in_seconds = max(deadline - time.monotonic(), 0.01)
     found = Collector(master.decision_variables)
-    status = solver.solve(master.model, found)
+    with _stopping(solver, stopped):
+        status = solver.solve(master.model, found)
     columns = np.array(sorted(found.solutions), dtype=np.int64).reshape(-1, len(DECISIONS)).T
     return Enumeration(
         decisions=dict(zip(DECISIONS, columns, strict=True)),
         complete=status in (cp_model.OPTIMAL, cp_model.INFEASIBLE),
     )
+
+
+@contextmanager
+def _stopping(solver: cp_model.CpSolver, stopped: threading.Event | None) -> Iterator[None]:
+    """Stop the solver from another thread as soon as ``stopped`` is set.
+
+    The solver does not remember a stop from before it began, so it is told again until it has ended.
+    """
+    if stopped is None:
+        yield
+        return
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_LOOK_EVERY_S):
+            if stopped.is_set():
+                solver.stop_search()
+
+    watcher = threading.Thread(target=watch, name="stops the solver", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
 
 
 class _Master:

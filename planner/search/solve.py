@@ -9,8 +9,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +39,14 @@ _ROUNDS = 12
 _PAIRS_AT_ONCE = 3000
 _MESHES_IN_A_BLOCK = 20_000
 _LONG_LIST = 20
+
+Progress = Callable[[str, dict[str, Any]], None]
+"""Is told a few times in a search, at most ten, how far it is: a word for the step, and its figures as JSON has them.
+
+``candidates``: meshes, and how many are legal; ``relaxed``: the bound; ``incumbents``: how many plans are known and the
+best of them; ``listed``: how many decisions the master listed, whether these are all, and the best then. ``best`` and
+``bound`` are in the objective's unit as it is shown, None while there is none.
+"""
 
 
 @dataclass(kw_only=True)
@@ -68,10 +79,19 @@ class Outcome:
 
 
 class Search:
-    """State of one search."""
+    """State of one search.
 
-    def __init__(self, request: SearchRequest) -> None:
+    Args:
+        progress: is called from the searching thread and should return at once.
+        stopped: once it is set, the search ends as soon as it can, as if its deadline had passed.
+    """
+
+    def __init__(
+        self, request: SearchRequest, progress: Progress | None = None, stopped: threading.Event | None = None
+    ) -> None:
         self.request = request
+        self.progress = progress
+        self.stopped = stopped
         self.facts = Facts.of(request.scenario)
         self.usable = float(request.scenario.usable_bytes)
         self.objective: Objective = objective_of(request)
@@ -85,6 +105,7 @@ class Search:
         candidates = mesh_candidates(self.request)
         elimination = eliminate(self.request, candidates)
         outcome = Outcome(elimination=elimination, meshes=len(candidates["tp"]))
+        self._tell("candidates", meshes=outcome.meshes, legal=int(elimination.legal.sum()))
         meshes = {axis: column[elimination.legal] for axis, column in candidates.items()}
         if len(meshes["tp"]):
             self._run_on_legal(meshes, outcome)
@@ -100,19 +121,30 @@ class Search:
         return outcome
 
     def _late(self) -> bool:
-        return time.monotonic() > self.deadline
+        return time.monotonic() > self.deadline or (self.stopped is not None and self.stopped.is_set())
+
+    def _tell(self, step: str, **figures: Any) -> None:
+        if self.progress is not None:
+            self.progress(step, figures)
+
+    def _shown(self, value: float | None) -> float | None:
+        return self.objective.shown(value) if value is not None and np.isfinite(value) else None
 
     def _run_on_legal(self, meshes: Columns, outcome: Outcome) -> None:
         least, relaxed = self._relax(meshes)
         values = self.objective.of_rows(least, meshes)
         possible = np.isfinite(values)
         outcome.bound = float(values[possible].min()) if relaxed and possible.any() else self._work_bound()
+        self._tell("relaxed", bound=self._shown(outcome.bound) if possible.any() else None)
         if not possible.any():
             outcome.proven = relaxed
-        elif self._find_incumbents(meshes, values) and relaxed:
-            outcome.proven = True
-        elif relaxed:
-            self._prove(meshes, values, outcome)
+        else:
+            all_priced = self._find_incumbents(meshes, values)
+            self._tell("incumbents", best=self._shown(self._limit(1)), plans=len(self.found))
+            if all_priced and relaxed:
+                outcome.proven = True
+            elif relaxed:
+                self._prove(meshes, values, outcome)
         self._count_memory(meshes, np.asarray(possible.any(axis=0)), outcome)
 
     def _work_bound(self) -> float:
@@ -235,6 +267,7 @@ class Search:
             outcome.master_solutions = len(listed)
             outcome.best_proven |= listed.complete
             outcome.proven = listed.complete
+            self._tell("listed", decisions=len(listed), complete=listed.complete, best=self._shown(self._limit(1)))
 
     def _master(self, meshes: Columns, values: Num, limit: float) -> Enumeration:
         """Let CP-SAT list what is below the limit; nothing, and incomplete, once the deadline has passed."""
@@ -248,7 +281,9 @@ class Search:
             return Enumeration.nothing(complete=True)
         rows = {axis: column[keep] for axis, column in rows.items()}
         limits = self.objective.step_time_limits(limit, rows)
-        return enumerate_below(self.request, self.facts, rows, bounds.take(keep), limits, self.usable, self.deadline)
+        return enumerate_below(
+            self.request, self.facts, rows, bounds.take(keep), limits, self.usable, self.deadline, self.stopped
+        )
 
     def _price_listed(self, listed: Enumeration) -> None:
         """Expand the master's decisions over layouts and CP exchanges, and price them."""
