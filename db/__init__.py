@@ -1,4 +1,4 @@
-"""What is remembered: searches, plans, studies and measurements in SQLite or PostgreSQL (nothing lives here yet).
+"""What is remembered: searches, plans, studies and measurements in SQLite or PostgreSQL.
 
-May import ``costmodel``; never ``planner`` or ``api``.
+``db.store.Store`` is the way in. May import ``costmodel``; never ``planner`` or ``api``.
 """

@@ -1,0 +1,12 @@
+"""What alembic runs: the revisions, on the connection and in the transaction of ``db.schema``."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from db.schema import options
+
+# A new revision is written by `python -m db.migrations.new "what it does"`, which also hands in a connection.
+context.configure(connection=context.config.attributes["connection"], **options())
+with context.begin_transaction():
+    context.run_migrations()

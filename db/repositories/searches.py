@@ -1,0 +1,152 @@
+"""Searches: asked for, found again, listed. How they are worked on is ``search_work``."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, Select, func, insert, or_, select, text
+
+from db.column_types import is_storable
+from db.records import NewSearch, Page, Search, SearchResult
+from db.repositories.events import Events
+from db.repositories.search_work import SearchWork
+from db.repositories.statements import insert_unless_there, page_by_creation, record_of, table_of, values_of
+from db.tables import LIVE, CalibrationRow, ClusterRow, ModelRow, ScenarioRow, SearchRow
+
+_MOST_EARLIER = 5
+
+
+class Searches(SearchWork):
+    """Searches and their answers."""
+
+    def add(self, new: NewSearch, now: datetime) -> tuple[Search, bool]:
+        """The live search for the same key, seed and time; a queued one if there is none.
+
+        Any number of callers may ask at once: one of them makes it.
+
+        Returns:
+            The search, and whether it is new.
+        """
+        queued = {"state": "queued", "attempt": 0, "cancel_requested": False, "created_at": now}
+        values = {**values_of(new), **queued}
+        alive = _WHOLE.where(
+            SearchRow.key == new.key,
+            SearchRow.seed == new.seed,
+            SearchRow.max_seconds == new.max_seconds,
+            text(f"searches.{LIVE}"),
+        )
+        # The one that stood in the way may be finished by the time it is looked for.
+        while True:
+            if insert_unless_there(self._connection, SearchRow, values, ("key", "seed", "max_seconds"), text(LIVE)):
+                Events(self._connection).append(new.id, "queued", {}, now)
+                return self._sure(new.id), True
+            row = self._connection.execute(alive).one_or_none()
+            if row is not None:
+                return record_of(Search, row), False
+
+    def store_answer(self, new: NewSearch, result: SearchResult, now: datetime) -> Search:
+        """Keep a search that was run elsewhere, done at once."""
+        self._connection.execute(
+            insert(SearchRow).values(
+                **values_of(new),
+                state="running",
+                attempt=0,
+                cancel_requested=False,
+                created_at=now,
+                started_at=now,
+            )
+        )
+        self._write_result(new.id, result, now)
+        return self._sure(new.id)
+
+    def get(self, id: str) -> Search | None:
+        """The search of that id."""
+        if not is_storable(id):
+            return None
+        row = self._connection.execute(_WHOLE.where(SearchRow.id == id)).one_or_none()
+        return None if row is None else record_of(Search, row)
+
+    def answered(self, key: str, seed: int, max_seconds: float) -> Search | None:
+        """A finished search whose answer is the answer to this question.
+
+        A proven answer is, whatever the seed and the time; one that a deadline cut is for the same seed and at most
+        its time. Proven ones come first, newer ones before older ones.
+        """
+        proven = or_(SearchRow.proven_top_k.is_(True), SearchRow.status == "infeasible")
+        same = (SearchRow.seed == seed) & (SearchRow.max_seconds >= max_seconds)
+        query = (
+            _WHOLE.where(SearchRow.key == key, SearchRow.state == "done", or_(proven, same))
+            .order_by(proven.desc(), SearchRow.finished_at.desc(), SearchRow.id.desc())
+            .limit(1)
+        )
+        row = self._connection.execute(query).one_or_none()
+        return None if row is None else record_of(Search, row)
+
+    def earlier(self, problem_key: str, key: str) -> list[Search]:
+        """The newest answers to the same question under other calibrations or other code, newest first."""
+        place = func.row_number().over(
+            partition_by=SearchRow.key, order_by=(SearchRow.finished_at.desc(), SearchRow.id.desc())
+        )
+        ranked = (
+            select(SearchRow.id, place.label("place"))
+            .where(SearchRow.problem_key == problem_key, SearchRow.key != key, SearchRow.state == "done")
+            .subquery()
+        )
+        query = (
+            _WHOLE.join(ranked, ranked.c.id == SearchRow.id)
+            .where(ranked.c.place == 1)
+            .order_by(SearchRow.finished_at.desc(), SearchRow.id.desc())
+            .limit(_MOST_EARLIER)
+        )
+        return [record_of(Search, row) for row in self._connection.execute(query)]
+
+    def list(
+        self,
+        *,
+        state: str | None = None,
+        status: str | None = None,
+        model: str | None = None,
+        cluster: str | None = None,
+        after: tuple[Any, str] | None = None,
+        limit: int,
+    ) -> Page:
+        """A page of searches, newest first."""
+        columns = (
+            (SearchRow.state, state),
+            (SearchRow.status, status),
+            (ModelRow.name, model),
+            (ClusterRow.name, cluster),
+        )
+        query = _WHOLE.where(*(column == value for column, value in columns if value is not None))
+        return page_by_creation(
+            self._connection, query, table_of(SearchRow).c.created_at, table_of(SearchRow).c.id, after, limit, _search
+        )
+
+    def _sure(self, id: str) -> Search:
+        return record_of(Search, self._connection.execute(_WHOLE.where(SearchRow.id == id)).one())
+
+
+def _search(row: Row[Any]) -> Search:
+    return record_of(Search, row)
+
+
+_JOINED = {
+    "calibration": CalibrationRow.name,
+    "model": ModelRow.name,
+    "cluster": ClusterRow.name,
+    "devices": ScenarioRow.devices,
+    "global_batch_size": ScenarioRow.global_batch_size,
+    "seq_len": ScenarioRow.seq_len,
+}
+_WHOLE: Select[Any] = (
+    select(
+        *(getattr(SearchRow, field.name) for field in fields(Search) if field.name not in _JOINED),
+        *(column.label(name) for name, column in _JOINED.items()),
+    )
+    .join(CalibrationRow, CalibrationRow.id == SearchRow.calibration_id)
+    .join(ScenarioRow, ScenarioRow.id == SearchRow.scenario_id)
+    .join(ModelRow, ModelRow.id == ScenarioRow.model_id)
+    .join(ClusterRow, ClusterRow.id == ScenarioRow.cluster_id)
+)

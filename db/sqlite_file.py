@@ -1,0 +1,64 @@
+"""An SQLite file before it is used: created for its owner alone, in WAL mode, and brought to the head."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from db.errors import StoreUnavailable
+from db.file_locks import exclusive
+from db.revisions import HEAD, VERSION_TABLE, check_known
+from db.urls import DatabaseUrl
+
+_BUSY_SECONDS = 10
+
+
+def prepare(database: DatabaseUrl) -> None:
+    """Create the file if there is none, and upgrade it. Any number of processes may do so at once.
+
+    Raises:
+        StoreUnavailable: the file can't be created, read or written, or is something else.
+        SchemaAhead: a newer planner wrote it.
+    """
+    path = database.path
+    assert path is not None
+    try:
+        if path.exists() and _state(path, database) == (HEAD, "wal"):
+            return
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with exclusive(path.with_name(f"{path.name}.lock")):
+            # The files that SQLite puts beside it get the same permissions.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            revision, journal = _state(path, database)
+            if journal != "wal":
+                _write_ahead(path)
+            if revision != HEAD:
+                from db.schema import upgrade
+
+                upgrade(database)
+    except OSError as error:
+        raise StoreUnavailable(database.shown, error.strerror or str(error)) from None
+    except sqlite3.Error as error:
+        raise StoreUnavailable(database.shown, str(error)) from None
+
+
+def _state(path: Path, database: DatabaseUrl) -> tuple[str | None, str]:
+    """Revision and journal mode."""
+    with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
+        if VERSION_TABLE not in tables:
+            if tables:
+                raise StoreUnavailable(database.shown, "it holds the tables of another program")
+            return None, journal
+        found = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()
+    revision = None if found is None else str(found[0])
+    check_known(revision, database.shown)
+    return revision, journal
+
+
+def _write_ahead(path: Path) -> None:
+    with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
