@@ -32,6 +32,7 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
         for name, value in os.environ.items()
         if not name.startswith(("PYTHON", "PLANNER_", "VIRTUAL_ENV", "COV_"))
     }
+    environment["PLANNER_DATABASE_URL"] = f"sqlite:///{cwd / 'planner.db'}"
     return subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -83,9 +84,10 @@ def test_every_module_and_data_file_is_inside(wheel: Path) -> None:
         inside = set(archive.namelist())
     modules = {path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
     catalog = {path for path in (ROOT / "costmodel" / "catalog").rglob("*") if path.is_file()}
+    template = ROOT / "db" / "migrations" / "script.py.mako"
     belongs = {
         path.relative_to(ROOT).as_posix()
-        for path in {*modules, *catalog, ROOT / "costmodel" / "py.typed"}
+        for path in {*modules, *catalog, template, ROOT / "costmodel" / "py.typed"}
         if path.suffix not in {".md", ".pyc"}
     }
     assert belongs <= inside, f"left out of the wheel: {sorted(belongs - inside)}"
