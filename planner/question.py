@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from costmodel.spec.cluster import ClusterSpec
+    from costmodel.spec.model import ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What ``suggest`` is asked, in the words of its flags."""
+    """What ``suggest`` is asked, in the words of its flags.
 
-    model: str
-    cluster: str
+    Attributes:
+        model: the model itself, or text as a command line has it: a catalog name or the path of a file.
+        cluster: the same.
+    """
+
+    model: str | ModelSpec
+    cluster: str | ClusterSpec
     devices: int
     global_batch_size: int
     seq_len: int

@@ -1,107 +1,133 @@
-"""The use cases: plain values in, as a command line or a request has them; answers or a ``PlannerError`` out."""
+"""The use cases: what a command line or a request asks, and what it gets. The only place that joins search and store.
+
+``suggest`` searches here and now. ``ask`` and ``answer`` are for questions that are remembered: a stored answer is
+given again, a new question waits in the store for a process that searches (``planner.running``).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, get_args
+from datetime import datetime
+from typing import Any
 
-from costmodel.calibration.calibration import load_calibration
-from costmodel.catalog.cluster_catalog import load_cluster
-from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
-from costmodel.catalog.model_catalog import load_model
-from costmodel.errors import InvalidInput, UnknownName
-from costmodel.scenario import Scenario
-from costmodel.spec.workload import Workload
+from costmodel.errors import PlannerError
+from costmodel.fingerprint import cost_model_version, plan_document_id
+from db import records
+from db.store import Store
+from planner.check.check import Checked
 from planner.question import Question
+from planner.resolving import request_of
 from planner.search.answer import answer_of
-from planner.search.constraints import Constraints
-from planner.search.request import ObjectiveKind, SearchRequest
+from planner.search.request import SearchRequest
 from planner.search.solve import Search
+from planner.stored.answers import stored_answer
+from planner.stored.questions import new_search
+from planner.stored.records import calibration_record, plan_record, result_of, scenario_record
 
-# Far beyond any cluster or batch there is; a typo must not start a search of hours.
-_MOST_DEVICES = 10_000_000
-_LARGEST_BATCH = 100_000_000
-_LONGEST_SEQUENCE = 100_000_000
-_MOST_LAYERS = 5_000
+Json = dict[str, Any]
+
+
+class Busy(PlannerError):
+    """So many searches wait that another one would not be answered in reasonable time."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suggestion:
-    """An answer with the request that led to it, which people-readable output wants."""
+class Asked:
+    """Where a question stands.
 
-    request: SearchRequest
-    answer: dict[str, Any]
+    Attributes:
+        stored: it had been asked before: the search is done, or somebody's is on its way.
+    """
+
+    search: records.Search
+    stored: bool
 
 
-def suggest(question: Question) -> Suggestion:
-    """Ranked plans, or why there are none.
+def suggest(question: Question) -> Json:
+    """Ranked plans, or why there are none: the JSON of ``suggest --json``.
 
     Raises:
         InvalidInput: a field is unusable; nothing was searched.
     """
-    search = Search(request_of(question))
+    return answer_to(request_of(question))
+
+
+def answer_to(request: SearchRequest) -> Json:
+    """The same for a question that was resolved.
+
+    Raises:
+        InvalidInput: the request leaves an axis without a value, or is about more meshes than can be searched.
+    """
+    search = Search(request)
     outcome = search.run()
-    return Suggestion(request=search.request, answer=answer_of(search.request, search.facts, outcome))
+    return answer_of(search.request, search.facts, outcome)
 
 
-def request_of(question: Question) -> SearchRequest:
-    """The question with every name resolved and every number checked."""
-    objectives = get_args(ObjectiveKind)
-    if question.objective not in objectives:
-        raise UnknownName("objective", question.objective, objectives)
-    objective: ObjectiveKind = next(name for name in objectives if name == question.objective)
-    return SearchRequest(
-        scenario=scenario_of(question),
-        constraints=Constraints.parse(question.pins, question.forbids),
-        objective=objective,
-        min_used=question.min_used,
-        top=question.top,
-        max_seconds=question.max_seconds,
-        seed=question.seed,
-        price_per_device_hour=question.price_per_device_hour,
-    )
+def ask(
+    store: Store,
+    request: SearchRequest,
+    *,
+    now: datetime,
+    created_by: str | None = None,
+    most_waiting: int | None = None,
+) -> Asked:
+    """The answer that is stored, the search that is on its way, or a new one that waits to be run.
+
+    Args:
+        created_by: the API key's id, for the record.
+        most_waiting: how many searches may wait; None for any number.
+
+    Raises:
+        Busy: as many as that wait already.
+        StoreUnavailable: the store can't be reached.
+    """
+    new = new_search(request, created_by)
+    with store.reading() as repos:
+        found = repos.searches.answered(new.key, new.seed, new.max_seconds)
+    if found is not None:
+        return Asked(search=found, stored=True)
+    with store.writing() as repos:
+        if most_waiting is not None and repos.searches.waiting() >= most_waiting:
+            raise Busy(f"{most_waiting} searches wait already; ask again in a while")
+        repos.scenarios.put(scenario_record(request.scenario), now)
+        repos.calibrations.put(calibration_record(request.scenario.calibration), now)
+        search, is_new = repos.searches.add(new, now)
+    return Asked(search=search, stored=not is_new)
 
 
-def scenario_of(question: Question) -> Scenario:
-    """The scenario that a question is about."""
-    _check_size("devices", question.devices, _MOST_DEVICES)
-    _check_size("global-batch-size", question.global_batch_size, _LARGEST_BATCH)
-    _check_size("seq-len", question.seq_len, _LONGEST_SEQUENCE)
-    model = load_model(question.model)
-    if model.num_layers > _MOST_LAYERS:
-        raise InvalidInput("model.num_layers", model.num_layers, f"it must be at most {_MOST_LAYERS}")
-    cluster = load_cluster(question.cluster)
-    framework = load_framework(question.framework, question.framework_version)
-    precision = load_precision(question.precision)
-    scenario = Scenario(
-        model=model,
-        cluster=cluster,
-        devices=question.devices,
-        workload=Workload(
-            global_batch_size=question.global_batch_size,
-            seq_len=question.seq_len,
-            precision=precision,
-            optimizer=load_optimizer(question.optimizer),
-        ),
-        framework=framework,
-        calibration=load_calibration(),
-        min_free_bytes=_free_bytes(question.min_free_gib, cluster.accelerator.memory_bytes),
-    )
-    scenario.check()
-    return scenario
+def remembered(store: Store, request: SearchRequest) -> Json | None:
+    """The stored answer to a question; None when it was never answered under this calibration and code."""
+    new = new_search(request, None)
+    with store.reading() as repos:
+        found = repos.searches.answered(new.key, new.seed, new.max_seconds)
+        return None if found is None else stored_answer(repos, found)
 
 
-def _check_size(name: str, value: int, most: int) -> None:
-    if value < 1:
-        raise InvalidInput(name, value, "it must be at least 1")
-    if value > most:
-        raise InvalidInput(name, value, f"it must be at most {most}")
+def remember(store: Store, request: SearchRequest, answer: Json, *, now: datetime) -> Json:
+    """Store an answer that was found here; returns it as the store gives it from now on."""
+    with store.writing() as repos:
+        repos.scenarios.put(scenario_record(request.scenario), now)
+        repos.calibrations.put(calibration_record(request.scenario.calibration), now)
+        search = repos.searches.store_answer(new_search(request, None), result_of(answer, now), now)
+        return stored_answer(repos, search)
 
 
-def _free_bytes(min_free_gib: float | None, capacity: int) -> int | None:
-    if min_free_gib is None:
-        return None
-    if not 0 <= min_free_gib * 2**30 < capacity:
-        limit = f"it must lie in 0..{capacity / 2**30:.1f}, the device's memory"
-        raise InvalidInput("min-free-gib", min_free_gib, limit)
-    return int(min_free_gib * 2**30)
+def answer(store: Store, search_id: str) -> Json | None:
+    """A search as it stands, with its answer once there is one; None when there is no such search."""
+    with store.reading() as repos:
+        found = repos.searches.get(search_id)
+        return None if found is None else stored_answer(repos, found)
+
+
+def remember_checked(store: Store, checked: Checked, *, now: datetime) -> str:
+    """Store a plan that was judged and has a price; returns its id."""
+    scenario, calibration = checked.scenario, calibration_record(checked.scenario.calibration)
+    given, version = scenario_record(scenario), cost_model_version()
+    document, prediction = checked.answer["plan"], checked.answer["prediction"]
+    address = plan_document_id(given.id, document, calibration.id, version)
+    record = plan_record(address, given.id, calibration.id, version, document, prediction, now)
+    with store.writing() as repos:
+        repos.scenarios.put(given, now)
+        repos.calibrations.put(calibration, now)
+        repos.plans.put([record])
+    return address

@@ -21,7 +21,7 @@ from costmodel.errors import InvalidInput, UnknownName, UnreadableFile
 from costmodel.spec.cluster import AcceleratorSpec, ClusterSpec, TierSpec
 from costmodel.spec.validation import build
 
-__all__ = ["accelerator_names", "cluster_names", "load_accelerator", "load_cluster", "parse_cluster"]
+__all__ = ["accelerator_names", "cluster_names", "load_accelerator", "load_cluster", "named_cluster", "parse_cluster"]
 
 _OR_A_FILE = "or the path of a YAML or JSON file"
 
@@ -42,16 +42,33 @@ def load_cluster(name_or_path: str) -> ClusterSpec:
         InvalidInput: a field of the file is wrong.
     """
     name = name_or_path.strip()
-    if folders.find("cluster", name) is not None:
-        return _cluster(name.lower(), folders.user_dir())
-    if name.lower().endswith(SUFFIXES):
+    if name.lower().endswith(SUFFIXES) and folders.find("cluster", name) is None:
         return _build_cluster(read_entry("cluster", folders.expanded(name, "cluster")), "cluster")
-    spelled = _spelled_clusters(folders.user_dir()).get(compact(name))
-    if spelled is not None:
-        return _cluster(spelled, folders.user_dir())
+    known = _in_catalog(name)
+    if known is not None:
+        return known
     if os.sep in name:
         raise UnreadableFile("cluster", name_or_path, f"a cluster file ends in {' or '.join(SUFFIXES)}")
-    raise _unknown(name_or_path)
+    raise _unknown(name_or_path, _OR_A_FILE)
+
+
+def named_cluster(name: str) -> ClusterSpec:
+    """The same for catalog names only. Never opens a file that the name points at, so a request may choose it.
+
+    Raises:
+        UnknownName: it is not in the catalog.
+    """
+    known = _in_catalog(name.strip())
+    if known is None:
+        raise _unknown(name, "")
+    return known
+
+
+def _in_catalog(name: str) -> ClusterSpec | None:
+    if folders.find("cluster", name) is not None:
+        return _cluster(name.lower(), folders.user_dir())
+    spelled = _spelled_clusters(folders.user_dir()).get(compact(name))
+    return None if spelled is None else _cluster(spelled, folders.user_dir())
 
 
 def parse_cluster(data: Mapping[str, Any], where: str = "cluster") -> ClusterSpec:
@@ -80,22 +97,22 @@ def _spelled_clusters(user_dir: Path | None) -> Mapping[str, str]:
     return {**spelled, **{compact(name): name.lower() for name in cluster_names()}}
 
 
-def _unknown(text: str) -> UnknownName:
+def _unknown(text: str, hint: str) -> UnknownName:
     """What is right instead: for a device, the clusters that have it; for the start of a name, those that begin so."""
     user_dir, letters = folders.user_dir(), compact(text)
     begun = {name for spelling, name in _spelled_clusters(user_dir).items() if letters and spelling.startswith(letters)}
     named = named_accelerators(text)
     if begun and not (named and named.outright):
         because = f"{text.strip()} is the beginning of"
-        return UnknownName("cluster", text, _as_spelled(begun), hint=_OR_A_FILE, because=because)
+        return UnknownName("cluster", text, _as_spelled(begun), hint=hint, because=because)
     if named is None:
-        return UnknownName("cluster", text, cluster_names(), hint=_OR_A_FILE)
+        return UnknownName("cluster", text, cluster_names(), hint=hint)
     having = [
         name for name in cluster_names() if _cluster(name.lower(), user_dir).accelerator.name in named.accelerators
     ]
     is_one = f"{named.name} is an accelerator" if named.outright else f"it speaks of the accelerator {named.name}"
     if having:
-        return UnknownName("cluster", text, having, hint=_OR_A_FILE, because=f"{is_one}: clusters with it are")
+        return UnknownName("cluster", text, having, hint=hint, because=f"{is_one}: clusters with it are")
     typical = list(dict.fromkeys(load_accelerator(name).typical_cluster for name in named.accelerators))
     because = f"{is_one}: no cluster has it, a file may put it into one (extends, accelerator) such as"
     return UnknownName("cluster", text, typical, because=because)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from costmodel.catalog import folders
 from costmodel.catalog.documents import SUFFIXES, read_mapping
@@ -31,14 +33,47 @@ def load_model(name_or_path: str) -> ModelSpec:
         UnreadableFile: the file is absent or broken.
         InvalidInput: a key of the file is wrong.
     """
-    entry = folders.find("model", name_or_path)
-    if entry is not None:
-        source = _packaged_sources().get(entry.name, "") if entry.packaged else str(entry.file)
-        return model_of(read_mapping(entry.file, _FIELD), entry.name, source)
+    known = _in_catalog(name_or_path)
+    if known is not None:
+        return known
     path = _existing(name_or_path)
     if path is None:
         raise UnknownName(_FIELD, name_or_path, model_names(), hint="a path to a config.json works too")
     return read_model(path, _name_of(path))
+
+
+def named_model(name: str) -> ModelSpec:
+    """The model of that catalog name. Never opens a file that the name points at, so a request may choose it.
+
+    Raises:
+        UnknownName: it is not in the catalog.
+    """
+    known = _in_catalog(name)
+    if known is None:
+        raise UnknownName(_FIELD, name, model_names())
+    return known
+
+
+def parse_model(data: Mapping[str, Any], name: str = "") -> ModelSpec:
+    """The model that a request's object describes: a config.json, a framework's own keys, or ModelSpec's fields.
+
+    Args:
+        name: what to call it; by default what the object calls itself.
+
+    Raises:
+        InvalidInput: a key is missing or wrong, or the object describes something else.
+    """
+    own = (data.get(key) for key in ("name", "_name_or_path", "model_type"))
+    called = name or next((text for text in own if isinstance(text, str) and text), "unnamed-model")
+    return model_of(data, called, "given in the request")
+
+
+def _in_catalog(name: str) -> ModelSpec | None:
+    entry = folders.find("model", name)
+    if entry is None:
+        return None
+    source = _packaged_sources().get(entry.name, "") if entry.packaged else str(entry.file)
+    return model_of(read_mapping(entry.file, _FIELD), entry.name, source)
 
 
 def _packaged_sources() -> dict[str, str]:

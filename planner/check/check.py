@@ -23,10 +23,10 @@ from planner.check.plan_file import read_plan
 from planner.check.price import Pricing, price, recomputes_like_no_other
 from planner.check.question import CheckQuestion, scenario_question, with_catalog_names
 from planner.question import Question
+from planner.resolving import request_of
 from planner.search.answer import infeasibility
 from planner.search.request import SearchRequest
 from planner.search.solve import Outcome, Search
-from planner.service import request_of
 
 Json = dict[str, Any]
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
 from costmodel.errors import Missing, UnknownName
+from costmodel.spec.cluster import ClusterSpec
 from costmodel.spec.framework import FrameworkSpec
+from costmodel.spec.model import ModelSpec
 from costmodel.spec.plan_draft import PlanDraft
 from costmodel.spec.workload import OptimizerRecipe, PrecisionRecipe
 from planner.question import Question
@@ -28,12 +30,13 @@ class CheckQuestion:
 
     Attributes:
         plan: the path of a plan file; ``-`` is stdin.
+        model, cluster: as in ``Question``.
         best: whether to search for the best plan too.
     """
 
     plan: str
-    model: str
-    cluster: str
+    model: str | ModelSpec
+    cluster: str | ClusterSpec
     devices: int | None = None
     global_batch_size: int | None = None
     seq_len: int | None = None

@@ -13,6 +13,7 @@ from costmodel.stages import shortened
 from planner.check.check import FITTING, Checked
 from planner.cli.check_memory import memory_lines
 from planner.cli.report import headline, sharding
+from planner.search.answer import scenario_in_words
 
 Json = dict[str, Any]
 
@@ -26,7 +27,7 @@ _MOST_VALUES = 8
 def print_check(checked: Checked) -> None:
     """The report on stdout."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
-    lines = [headline(checked.scenario), _verdict(checked.answer), ""]
+    lines = [headline(scenario_in_words(checked.scenario)), _verdict(checked.answer), ""]
     for label, text in _entries(checked.answer):
         first = f"{label:<{_LABEL}}"
         if "\n" in text:

@@ -14,6 +14,7 @@ from costmodel.errors import InvalidInput, Missing, PlannerError
 from planner.cli.check import check
 from planner.cli.exits import Exit, tell, tell_failure, tell_invalid, tell_usage
 from planner.cli.predict import predict
+from planner.cli.serve import serve
 from planner.cli.settings import config_path, read_config
 from planner.cli.suggest import suggest
 from planner.cli.validate import validate
@@ -33,6 +34,7 @@ app.command("suggest")(suggest)
 app.command("check")(check)
 app.command("predict")(predict)
 app.command("validate")(validate)
+app.command("serve")(serve)
 
 
 @app.callback()

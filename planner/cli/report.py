@@ -9,10 +9,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from costmodel.scenario import Scenario
 from costmodel.stages import shortened
 from planner.cli.exits import tell
-from planner.service import Suggestion
 
 _GIB = 2**30
 _WIDE_ENOUGH = 160
@@ -21,16 +19,16 @@ _CP_SHORT = {"p2p": "ring", "all_gather": "ag", "a2a": "a2a"}
 _LEAST_TELLING = ("layers", "etp", "devices", "bubble", "tok/s/dev", "vpp")
 
 
-def print_answer(suggestion: Suggestion) -> None:
+def print_answer(answer: dict[str, Any]) -> None:
     """The table on stdout; for an answer without plans, the reasons on stderr."""
-    if not suggestion.answer["plans"]:
-        _tell_why_not(suggestion.answer)
+    if not answer["plans"]:
+        _tell_why_not(answer)
         return
     width = None if sys.stdout.isatty() else _WIDE_ENOUGH
     console = PipedConsole(file=sys.stdout, width=width, highlight=False)
-    console.print(headline(suggestion.request.scenario), soft_wrap=True)
-    console.print(_fitting_table(console, suggestion.answer))
-    console.print(_footnotes(suggestion), soft_wrap=True)
+    console.print(headline(answer["scenario"]), soft_wrap=True)
+    console.print(_fitting_table(console, answer))
+    console.print(_footnotes(answer), soft_wrap=True)
 
 
 class PipedConsole(Console):
@@ -40,14 +38,13 @@ class PipedConsole(Console):
         raise BrokenPipeError
 
 
-def headline(scenario: Scenario) -> str:
-    """What was asked about, in one line."""
-    work = scenario.workload
+def headline(scenario: dict[str, Any]) -> str:
+    """What was asked about, in one line; ``scenario`` is an answer's."""
     return (
-        f"{scenario.model.name} ({scenario.model.params.total / 1e9:.1f}B) on {scenario.devices} x "
-        f"{scenario.cluster.accelerator.name} ({scenario.cluster.name}), {work.global_batch_size} sequences of "
-        f"{work.seq_len} tokens, {work.precision.name}, {work.optimizer.name}, "
-        f"{scenario.framework.title} {scenario.framework.version}"
+        f"{scenario['model']} ({scenario['params'] / 1e9:.1f}B) on {scenario['devices']} x "
+        f"{scenario['accelerator']} ({scenario['cluster']}), {scenario['global_batch_size']} sequences of "
+        f"{scenario['seq_len']} tokens, {scenario['precision']}, {scenario['optimizer']}, "
+        f"{scenario['framework_title']} {scenario['framework_version']}"
     )
 
 
@@ -112,8 +109,8 @@ def sharding(plan: dict[str, Any]) -> str:
     return f"{plan['zero_stage']} over {plan['dp_shard']}" if partly else str(plan["zero_stage"])
 
 
-def _footnotes(suggestion: Suggestion) -> str:
-    answer, scenario = suggestion.answer, suggestion.request.scenario
+def _footnotes(answer: dict[str, Any]) -> str:
+    scenario = answer["scenario"]
     best = answer["plans"][0]["prediction"]
     low, high = best["step_time_interval_s"]
     search = answer["search"]
@@ -124,9 +121,9 @@ def _footnotes(suggestion: Suggestion) -> str:
         f"{_plans(answer['plans_within'])} within that interval.",
         f"Memory: GiB allocated on the fullest stage, of {best['memory']['usable_bytes'] / _GIB:.1f} usable.",
     ]
-    if scenario.resolved.fallbacks:
-        names = ", ".join(scenario.resolved.fallbacks)
-        lines.append(f"Not calibrated for {scenario.cluster.accelerator.name}, general values for: {names}.")
+    if scenario["not_calibrated"]:
+        names = ", ".join(scenario["not_calibrated"])
+        lines.append(f"Not calibrated for {scenario['accelerator']}, general values for: {names}.")
     if answer["eliminated"]:
         lines.append(
             "Left out: " + ", ".join(f"{count} by {rule}" for rule, count in answer["eliminated"].items()) + "."

@@ -7,6 +7,7 @@ from typing import Any
 from costmodel.arrays import Num, num
 from costmodel.certainty import certainty_of, interval_of
 from costmodel.facts import Facts
+from costmodel.fingerprint import calibration_id, cost_model_version, plan_id, scenario_id
 from costmodel.flops import model_flops_per_token, recomputed_flops_per_token
 from costmodel.layers import total
 from costmodel.plan_rows import plan_of
@@ -18,6 +19,7 @@ from planner.search.eliminate import MEMORY, PINS
 from planner.search.objective import objective_of
 from planner.search.request import SearchRequest
 from planner.search.solve import Outcome
+from planner.search.version import search_version
 
 Json = dict[str, Any]
 
@@ -82,18 +84,22 @@ def answer_of(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:
     """The whole answer; ``best`` and ``bound`` are in the objective's unit."""
     scenario, status = request.scenario, status_of(outcome)
     unit_value = objective_of(request).shown
+    given, calibration, version = scenario_id(scenario), calibration_id(scenario.calibration), cost_model_version()
     plans: list[Json] = []
     if outcome.best:
         table = PlanTable.of_rows([priced.row for priced in outcome.best])
         for rank, (priced, prediction) in enumerate(
             zip(outcome.best, predictions(scenario, facts, table), strict=True), start=1
         ):
-            plan = plan_of(scenario, priced.row).model_dump(mode="json")
-            plans.append({"rank": rank, "plan": plan, "prediction": prediction})
+            plan = plan_of(scenario, priced.row)
+            address = plan_id(given, plan, calibration, version)
+            document = plan.model_dump(mode="json")
+            plans.append({"rank": rank, "id": address, "plan": document, "prediction": prediction})
     best = unit_value(outcome.best[0].objective) if outcome.best else None
     bound = unit_value(outcome.bound) if outcome.bound is not None and status != "infeasible" else None
     return {
         "status": status,
+        "scenario": {"id": given, **scenario_in_words(scenario)},
         "objective": request.objective,
         "best": best,
         "bound": bound,
@@ -108,10 +114,33 @@ def answer_of(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:
             "elapsed_s": round(outcome.elapsed_s, 3),
             "plans_considered": outcome.plans_considered,
             "calibration": scenario.calibration.name,
+            "calibration_id": calibration,
+            "cost_model": version,
+            "search_version": search_version(),
             "meshes": outcome.meshes,
             "master_solutions": outcome.master_solutions,
             "seed": request.seed,
         },
+    }
+
+
+def scenario_in_words(scenario: Scenario) -> Json:
+    """What an answer is about, as its readers name it."""
+    work, framework = scenario.workload, scenario.framework
+    return {
+        "model": scenario.model.name,
+        "params": scenario.model.params.total,
+        "cluster": scenario.cluster.name,
+        "accelerator": scenario.cluster.accelerator.name,
+        "devices": scenario.devices,
+        "global_batch_size": work.global_batch_size,
+        "seq_len": work.seq_len,
+        "precision": work.precision.name,
+        "optimizer": work.optimizer.name,
+        "framework": framework.name,
+        "framework_title": framework.title,
+        "framework_version": framework.version,
+        "not_calibrated": list(scenario.resolved.fallbacks),
     }
 
 

@@ -53,7 +53,7 @@ def same(found: Any, wanted: Any) -> bool:
 @pytest.mark.parametrize("case", CASES)
 def test_plans_of_suggest_fit_and_cost_the_same(tmp_path: Path, case: str) -> None:
     asked = {**SCENARIO, **CASES[case]}
-    answer = suggest(Question(top=3, **asked)).answer
+    answer = suggest(Question(top=3, **asked))
     assert len(answer["plans"]) == 3
     for entry in answer["plans"]:
         found = checked(tmp_path, entry["plan"], **CASES[case])
@@ -65,7 +65,7 @@ def test_plans_of_suggest_fit_and_cost_the_same(tmp_path: Path, case: str) -> No
 
 @pytest.mark.parametrize("framework", framework_names())
 def test_plans_of_every_framework_come_back_as_they_went(tmp_path: Path, framework: str) -> None:
-    for entry in suggest(Question(top=3, framework=framework, **SCENARIO)).answer["plans"]:
+    for entry in suggest(Question(top=3, framework=framework, **SCENARIO))["plans"]:
         found = checked(tmp_path, entry["plan"])
         assert found["status"] in ("fits", "at_risk"), found["violations"]
         assert (found["derived"], found["violations"]) == ([], [])
@@ -101,7 +101,7 @@ def test_every_layout_is_priced_as_the_search_prices_it(
 
 
 def test_whole_answers_and_their_entries_are_read_too(tmp_path: Path) -> None:
-    answer = suggest(Question(top=2, **SCENARIO)).answer
+    answer = suggest(Question(top=2, **SCENARIO))
     first = answer["plans"][0]
     for document, named in ((answer, "plans[0] of 2"), (first, "under 'plan'"), (first["plan"], None)):
         found = checked(tmp_path, document)
@@ -290,7 +290,7 @@ def test_the_leanest_plan_is_named_when_nothing_fits(tmp_path: Path) -> None:
 
 
 def test_the_best_plan_and_what_it_gains(tmp_path: Path) -> None:
-    answer = suggest(Question(**SCENARIO)).answer
+    answer = suggest(Question(**SCENARIO))
     for rank in (1, 4, 10):
         entry = answer["plans"][rank - 1]
         best = checked(tmp_path, entry["plan"], best=True)["best"]

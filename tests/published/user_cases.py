@@ -158,4 +158,4 @@ def tokens_per_s(report: str, **run: Any) -> float:
 
 def answered(**question: Any) -> dict[str, Any]:
     """The answer of ``planner suggest --json``."""
-    return suggest(Question(**({"seq_len": 4096, "top": 3} | question))).answer
+    return suggest(Question(**({"seq_len": 4096, "top": 3} | question)))

@@ -1,0 +1,119 @@
+"""The application: ``create_app`` is what uvicorn is handed, as ``api.app:create_app``."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib import metadata
+from types import FrameType
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from api import problems
+from api.auth import DOCUMENTED
+from api.metrics import Metrics
+from api.middleware import RequestMiddleware
+from api.routes import catalog, health, measurements, plans, predictions, searches
+from api.schemas.answers import Problem
+from api.settings import Settings
+from api.state import State, Waiters
+from db.store import Store
+from planner.serving import search_runner
+
+_ENDS_WITHIN_S = 5.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_DESCRIPTION = (
+    "Ranked, feasible training plans for a model on a cluster. Long work is answered with 202 and a `Location` to "
+    "poll, listen to or wait for; errors are RFC 9457 problems; 'nothing fits' is an answer with its reasons."
+)
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """An application with its own store, worker processes and counters, which live as long as it runs.
+
+    Args:
+        settings: None to read them from the environment.
+    """
+    chosen = settings or Settings.of_environment()
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        store = Store.open(chosen.database_url)
+        store.lock_for_serving()
+        waiters = Waiters(asyncio.get_running_loop())
+        runner = search_runner(store, chosen.slots)
+        runner.subscribe(waiters.changed)
+        state = State(settings=chosen, metrics=metrics, store=store, runner=runner, waiters=waiters)
+        app.state.planner = state
+        runner.start()
+        try:
+            with _told_at_once(state.stopping.set):
+                yield
+        finally:
+            state.stopping.set()
+            await asyncio.to_thread(runner.close, _ENDS_WITHIN_S)
+            store.close()
+
+    app = FastAPI(
+        title="Parallelism planner",
+        version=metadata.version("parallelism-planner"),
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        # FastAPI's own pages load scripts from a host on the internet.
+        docs_url=None,
+        redoc_url=None,
+        max_body_size=chosen.most_body_bytes,
+    )
+    app.add_middleware(RequestMiddleware, metrics=metrics, loopback_only=not chosen.needs_keys)
+    problems.install(app)
+    app.include_router(health.router)
+    for router in (searches.router, plans.router, predictions.router, measurements.router, catalog.router):
+        app.include_router(router, dependencies=DOCUMENTED)
+    app.openapi = _openapi_of(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend the document
+    return app
+
+
+def _openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
+    """The OpenAPI document with the schema of problems, which no route returns as a model."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+            schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas = document.setdefault("components", {}).setdefault("schemas", {})
+            schemas |= schema.pop("$defs", {}) | {"Problem": schema}
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    return openapi
+
+
+class _told_at_once:  # used as a context manager, like a function
+    """Calls ``tell`` when a signal to stop arrives, before the server that also handles it waits for open requests."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> None:
+        # Only the main thread may set handlers; elsewhere (tests) whoever runs the application ends it.
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                self._before[number] = signal.getsignal(number)
+                signal.signal(number, self._on_signal)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._tell()
+        handler = self._before.get(signal.Signals(number))
+        if callable(handler):
+            handler(number, frame)

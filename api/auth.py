@@ -1,0 +1,104 @@
+"""Who asks, and may they: API keys as Bearer tokens, or as the password of Basic for browsers."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPBasic, HTTPBearer
+
+from api.problems import ProblemRaised
+from api.state import State, state_of
+from db.records import ApiKey
+from db.store import Store
+
+SCOPES = ("read", "write", "admin")
+_CHALLENGE = {"WWW-Authenticate": 'Bearer, Basic realm="planner: API key as password", charset="UTF-8"'}
+# A key's last use is told to the hour: writing it down at every request would make every read a write.
+_TOLD_EVERY = timedelta(hours=1)
+
+# For the OpenAPI document only; what they read is read again below, where an error becomes a problem.
+_DOCUMENTED = [
+    Depends(HTTPBearer(auto_error=False, description="An API key, made by `planner keys create`.")),
+    Depends(HTTPBasic(auto_error=False, description="For browsers: any name, the API key as password.")),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Principal:
+    """Who asks.
+
+    Attributes:
+        id: the API key's; None where no keys are asked for.
+        scopes: what they may do.
+    """
+
+    id: str | None
+    scopes: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """For keying what belongs to them."""
+        return self.id or "anyone"
+
+
+def digest_of_secret(secret: str) -> str:
+    """What the store keeps of a key. A key is 256 random bits, so a slow hash would protect nothing more."""
+    return sha256(secret.encode()).hexdigest()
+
+
+def allowed(scope: str) -> Callable[..., Principal]:
+    """The dependency of routes that need ``scope``. Admins may do everything, writers may read."""
+
+    def principal(request: Request, state: Annotated[State, Depends(state_of)]) -> Principal:
+        if not state.settings.needs_keys:
+            return Principal(id=None, scopes=frozenset(SCOPES))
+        secret = _secret_of(request.headers.get("authorization", ""))
+        if secret is None:
+            raise ProblemRaised(401, "send an API key: Authorization: Bearer pk_...", headers=_CHALLENGE)
+        key = _usable_key(state.store, secret)
+        if key is None:
+            raise ProblemRaised(401, "the API key is unknown, revoked or expired", headers=_CHALLENGE)
+        request.state.principal = key.name
+        scopes = frozenset(key.scopes) | ({"read"} if "write" in key.scopes else set())
+        if scope not in scopes and "admin" not in scopes:
+            raise ProblemRaised(403, f"the API key {key.name!r} has no scope {scope!r}")
+        return Principal(id=key.id, scopes=frozenset(SCOPES) if "admin" in scopes else scopes)
+
+    return principal
+
+
+Reader = Annotated[Principal, Depends(allowed("read"))]
+Writer = Annotated[Principal, Depends(allowed("write"))]
+DOCUMENTED = _DOCUMENTED
+
+
+def _secret_of(header: str) -> str | None:
+    scheme, _, value = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip() or None
+    if scheme.lower() == "basic":
+        try:
+            _, _, password = base64.b64decode(value.strip(), validate=True).decode("utf-8").partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+        return password or None
+    return None
+
+
+def _usable_key(store: Store, secret: str) -> ApiKey | None:
+    with store.reading() as repos:
+        key = repos.api_keys.by_digest(digest_of_secret(secret))
+    now = datetime.now(UTC)
+    if key is None or key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now):
+        return None
+    if key.last_used_at is None or now - key.last_used_at > _TOLD_EVERY:
+        with store.writing() as repos:
+            repos.api_keys.touch(key.id, now)
+    return key

@@ -1,0 +1,62 @@
+"""Cursors: opaque to clients, the place after the last item to us."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from api.problems import ProblemRaised
+
+Place = tuple[Any, str]
+
+
+def cursor_of(place: Place | None, sort: str) -> str | None:
+    """A cursor for the next page; None at the end. It belongs to one way of sorting."""
+    if place is None:
+        return None
+    value, identifier = place
+    text = json.dumps([sort, value.isoformat() if isinstance(value, datetime) else value, identifier])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def place_of(cursor: str | None, sort: str, *, by_time: bool) -> Place | None:
+    """The place that a cursor of ours stands for.
+
+    Raises:
+        ProblemRaised: it is none of ours, or belongs to another way of sorting.
+    """
+    if cursor is None:
+        return None
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        own_sort, value, identifier = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        read: Callable[[Any], Any] = _moment if by_time else _number
+        place = read(value), str(identifier)
+    except (binascii.Error, ValueError, TypeError):
+        raise _unusable("it is not a `next` that this server gave") from None
+    if own_sort != sort:
+        raise _unusable(f"it belongs to a list sorted by {str(own_sort)[:40]!r}, this one is by {sort!r}")
+    if "\0" in identifier or not identifier.isascii():
+        raise _unusable("it is not a `next` that this server gave")
+    return place
+
+
+def _moment(value: Any) -> datetime:
+    moment = datetime.fromisoformat(value)
+    if moment.tzinfo is None:
+        raise ValueError("a time zone is expected")
+    return moment
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 2**63 - 1:
+        raise ValueError("a number is expected")
+    return value
+
+
+def _unusable(detail: str) -> ProblemRaised:
+    return ProblemRaised(422, f"cursor: {detail}", errors=[{"pointer": "cursor", "detail": detail}])

@@ -1,0 +1,171 @@
+"""Errors as RFC 9457 problems: a stable ``type``, the field by JSON Pointer, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from costmodel.errors import InvalidInput, PlannerError, UnknownName
+from db.errors import StoreUnavailable
+from planner.logs import request_id
+from planner.service import Busy
+
+MEDIA_TYPE = "application/problem+json"
+_LOG = logging.getLogger("planner.api")
+_LONGEST_SHOWN = 200
+
+_TITLES = {
+    400: ("bad-request", "Bad request"),
+    401: ("unauthorized", "An API key is needed"),
+    403: ("forbidden", "Not allowed"),
+    404: ("not-found", "Not found"),
+    405: ("method-not-allowed", "Method not allowed"),
+    406: ("not-acceptable", "Not acceptable"),
+    409: ("conflict", "Conflict"),
+    413: ("body-too-large", "The body is too large"),
+    415: ("unsupported-media-type", "Unsupported media type"),
+    421: ("misdirected", "Not a name of this server"),
+    422: ("invalid-input", "Bad input"),
+    500: ("internal-error", "The planner failed"),
+    503: ("unavailable", "Not available now"),
+}
+
+
+class ProblemRaised(Exception):
+    """Ends a request with a problem.
+
+    Attributes:
+        status: of the response.
+        more: further members of the problem object.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        slug: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.slug = status, detail, slug
+        self.headers, self.more = dict(headers or {}), more
+
+
+def not_found(what: str, name: str) -> ProblemRaised:
+    """There is no such thing."""
+    return ProblemRaised(404, f"there is no {what} {name!r}")
+
+
+def problem_object(status: int, detail: str, *, slug: str | None = None, **more: Any) -> dict[str, Any]:
+    """The members of a problem."""
+    known_slug, title = _TITLES.get(status, ("failed", "The request failed"))
+    return {"type": slug or known_slug, "title": title, "status": status, "detail": detail, **more}
+
+
+def problem_of_input(error: InvalidInput) -> dict[str, Any]:
+    """The problem that a user's field causes."""
+    more: dict[str, Any] = {
+        "field": error.field,
+        "value": _shown(error.value),
+        "expected": error.expected,
+        "errors": [{"pointer": pointer_of(error.field), "detail": f"{error.expected}"}],
+    }
+    if isinstance(error, UnknownName):
+        more["nearest"] = list(error.nearest)
+    return problem_object(422, str(error), slug=error.slug, **more)
+
+
+def problem_response(problem: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """A problem on the wire, with the request's id."""
+    content = json.dumps({**problem, "request_id": request_id()}, ensure_ascii=True, allow_nan=False)
+    return Response(content, problem["status"], dict(headers or {}), MEDIA_TYPE)
+
+
+def pointer_of(field: str) -> str:
+    """``cluster.tiers[0].kind`` or ``global-batch-size`` as a JSON Pointer into the body."""
+    names = {"pin": "pins", "forbid": "forbids"}
+    first, *rest = field.replace("[", ".").replace("]", "").split(" ")[0].split(".")
+    parts = [names.get(first, first.replace("-", "_")), *rest]
+    return "/" + "/".join(part.replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def install(app: FastAPI) -> None:
+    """Turn every error of the application into a problem."""
+    app.add_exception_handler(ProblemRaised, _on_raised)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(InvalidInput, _on_input)
+    app.add_exception_handler(Busy, _on_busy)
+    app.add_exception_handler(StoreUnavailable, _on_store)
+    app.add_exception_handler(PlannerError, _on_unexpected)
+    app.add_exception_handler(Exception, _on_unexpected)
+
+
+def _on_raised(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ProblemRaised)
+    found = problem_object(error.status, error.detail, slug=error.slug, **error.more)
+    return problem_response(found, error.headers)
+
+
+def _on_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors: list[dict[str, str]] = []
+    for found in error.errors():
+        where, *path = (str(part) for part in found["loc"])
+        inside = [part for part in path if not part.startswith(("function-", "dict[", "str", "constrained-"))]
+        pointer = "/" + "/".join(inside) if where == "body" else ".".join(inside)
+        errors.append({"pointer": pointer if inside else "", "detail": _plain(found["msg"])})
+    if any(found["type"] == "json_invalid" for found in error.errors()):
+        return problem_response(problem_object(400, f"the body is no JSON: {errors[0]['detail']}", slug="invalid-json"))
+    first = errors[0] if errors else {"pointer": "", "detail": "the request can't be read"}
+    detail = f"{first['pointer'] or 'the body'}: {first['detail']}"
+    more = f" ({len(errors) - 1} more)" if len(errors) > 1 else ""
+    return problem_response(problem_object(422, detail + more, errors=errors[:50]))
+
+
+def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return problem_response(problem_object(error.status_code, _plain(str(error.detail))), error.headers)
+
+
+def _on_input(request: Request, error: Exception) -> Response:
+    assert isinstance(error, InvalidInput)
+    return problem_response(problem_of_input(error))
+
+
+def _on_busy(request: Request, error: Exception) -> Response:
+    return problem_response(problem_object(503, str(error), slug="busy"), {"Retry-After": "10"})
+
+
+def _on_store(request: Request, error: Exception) -> Response:
+    _LOG.error("the store is not available", extra={"reason": str(error)})
+    detail = "the results database can't be reached now; nothing was changed"
+    return problem_response(problem_object(503, detail, slug="store-unavailable"), {"Retry-After": "5"})
+
+
+def _on_unexpected(request: Request, error: Exception) -> Response:
+    _LOG.error("a request failed", exc_info=error, extra={"path": request.url.path})
+    return problem_response(problem_object(500, "the planner failed on this request; its log has the reason"))
+
+
+def _plain(message: str) -> str:
+    return " ".join(message.removeprefix("Value error, ").split())
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."

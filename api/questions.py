@@ -1,0 +1,88 @@
+"""From a request's body to a question. Names are looked up in the catalog; nothing that a request says is opened."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from api.schemas.requests import PredictionItem, ScenarioFields, SearchBody
+from api.settings import Settings
+from costmodel.catalog import folders
+from costmodel.catalog.cluster_catalog import named_cluster, parse_cluster
+from costmodel.catalog.model_catalog import named_model, parse_model
+from costmodel.errors import InvalidInput
+from costmodel.spec.cluster import ClusterSpec
+from costmodel.spec.model import ModelSpec
+from planner.check.question import CheckQuestion
+from planner.question import Question
+from planner.resolving import request_of
+from planner.search.request import SearchRequest
+from planner.search.space import domains, legal_zero_stages, recompute_policies
+
+
+def search_request(body: SearchBody, settings: Settings) -> SearchRequest:
+    """The request to the search.
+
+    Raises:
+        InvalidInput: a field is unusable.
+    """
+    if body.max_seconds > settings.most_seconds:
+        expected = f"at most {settings.most_seconds:g} are allowed by this server"
+        raise InvalidInput("max_seconds", body.max_seconds, expected)
+    request = request_of(
+        Question(
+            **_given(body),
+            devices=body.devices,
+            global_batch_size=body.global_batch_size,
+            seq_len=body.seq_len,
+            objective=body.objective,
+            price_per_device_hour=body.price_per_device_hour,
+            pins=tuple(body.pins),
+            forbids=tuple(body.forbids),
+            min_used=body.min_used,
+            top=body.top,
+            max_seconds=body.max_seconds,
+            seed=body.seed,
+        )
+    )
+    # What the search would refuse at its start is said now, not in a search that failed.
+    for check in (domains, legal_zero_stages, recompute_policies):
+        check(request)
+    return request
+
+
+def check_question(item: PredictionItem) -> CheckQuestion:
+    """The question whether a plan is legal, fits, and how long it takes.
+
+    Raises:
+        InvalidInput: a name is unknown, or an object is none of a model or a cluster.
+    """
+    return CheckQuestion(
+        plan="plan",
+        **_given(item),
+        devices=item.devices,
+        global_batch_size=item.global_batch_size,
+        seq_len=item.seq_len,
+        best=False,
+    )
+
+
+def _given(body: ScenarioFields) -> dict[str, Any]:
+    fields = ("precision", "optimizer", "framework", "framework_version", "min_free_gib")
+    # A plan may say itself what a search has a default for, so what was not sent is not passed on.
+    sent = {name: getattr(body, name) for name in fields if name in body.model_fields_set}
+    return {"model": _model(body.model), "cluster": _cluster(body.cluster), **sent}
+
+
+def _model(given: str | dict[str, Any]) -> ModelSpec:
+    return _catalog_model(given, folders.user_dir()) if isinstance(given, str) else parse_model(given)
+
+
+def _cluster(given: str | dict[str, Any]) -> ClusterSpec:
+    return named_cluster(given) if isinstance(given, str) else parse_cluster(given)
+
+
+# Keyed by the user's directory as well, since a name may mean something else there.
+@lru_cache(maxsize=256)
+def _catalog_model(name: str, user_dir: object) -> ModelSpec:
+    return named_model(name)

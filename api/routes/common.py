@@ -1,0 +1,55 @@
+"""What routes share: parameters, the problems that they may answer with, and moments."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Depends, Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.problems import MEDIA_TYPE
+from api.schemas.text import Name
+from api.state import State, state_of
+
+Served = Annotated[State, Depends(state_of)]
+SearchId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$", description="The id of a search.")]
+PlanId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$", description="The id of a plan: its fingerprint.")]
+Named = Annotated[str, Path(max_length=200, pattern=r"^[^\x00]+$")]
+
+_PROBLEM: dict[str, Any] = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+_REASONS = {
+    304: "The client has this very body already.",
+    400: "The body is no JSON.",
+    401: "An API key is needed.",
+    403: "The API key does not allow this.",
+    404: "There is no such thing.",
+    409: "The first request with this Idempotency-Key is in progress, or the state forbids it.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    421: "Not a name of this server.",
+    422: "A field is unusable; `errors` says which.",
+    503: "The store can't be reached, or too much waits.",
+}
+
+
+class PageQuery(BaseModel):
+    """Which part of a list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Annotated[int, Field(ge=1, le=200, description="How many items.")] = 50
+    cursor: Annotated[Name | None, Field(description="The `next` of the page before.")] = None
+
+
+def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """Documentation of the problems that a route may answer with; some are common to all."""
+    found: dict[int | str, dict[str, Any]] = {}
+    for code in sorted({401, 403, 421, 422, 503, *codes}):
+        found[code] = {"description": _REASONS[code], **({} if code == 304 else _PROBLEM)}
+    return found
+
+
+def now() -> datetime:
+    """This moment, with its time zone."""
+    return datetime.now(UTC)

@@ -1,0 +1,74 @@
+"""For whoever watches the server: alive, ready, counters."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from pydantic import BaseModel
+
+from api.auth import Reader
+from api.problems import problem_object, problem_response
+from api.routes.common import Served, problems
+from db.errors import StoreUnavailable
+
+router = APIRouter(tags=["health"])
+
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Alive(BaseModel):
+    """The process answers."""
+
+    status: Literal["alive"] = "alive"
+
+
+class Ready(BaseModel):
+    """Questions can be answered."""
+
+    status: Literal["ready"] = "ready"
+    database: str
+    revision: str
+
+
+@router.get("/healthz", summary="Is the process alive?")
+async def healthz() -> Alive:
+    """Touches nothing: it answers as long as the process does."""
+    return Alive()
+
+
+@router.get("/readyz", response_model=Ready, responses={503: problems()[503]}, summary="Can it answer questions?")
+def readyz(state: Served) -> Response:
+    """The database can be reached and is of this version, and the server isn't stopping."""
+    if state.stopping.is_set():
+        return _not_ready("the server is stopping")
+    try:
+        state.store.ping()
+        revision = state.store.revision()
+    except StoreUnavailable:
+        return _not_ready("the results database can't be reached")
+    return Response(
+        Ready(database=state.store.backend, revision=revision or "").model_dump_json(), media_type="application/json"
+    )
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **problems()},
+    summary="Counters for Prometheus",
+)
+def metrics(state: Served, principal: Reader) -> Response:
+    """In Prometheus' text format."""
+    try:
+        with state.store.reading() as repos:
+            state.metrics.waiting.set(repos.searches.waiting())
+        state.metrics.ready.set(0 if state.stopping.is_set() else 1)
+    except StoreUnavailable:
+        state.metrics.ready.set(0)
+    return Response(state.metrics.text(), media_type=_TEXT)
+
+
+def _not_ready(reason: str) -> Response:
+    return problem_response(problem_object(503, reason, slug="not-ready"), {"Retry-After": "5"})

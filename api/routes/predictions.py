@@ -1,0 +1,56 @@
+"""``/v1/predictions``: plans that somebody has already: legal or not, fitting or not, how long they take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from api.auth import Writer
+from api.idempotency import IdempotencyKey, Once, json_response
+from api.problems import problem_of_input
+from api.questions import check_question
+from api.routes.common import Served, now, problems
+from api.schemas.answers import PlanFields, Prediction, PredictionResult, Predictions, Violation
+from api.schemas.requests import PredictionItem, PredictionsBody
+from costmodel.errors import InvalidInput
+from db.store import Store
+from planner.check.check import Checked, check_fields
+from planner.service import remember_checked
+
+router = APIRouter(prefix="/v1/predictions", tags=["predictions"])
+
+
+@router.post(
+    "", response_model=Predictions, responses=problems(400, 409, 413, 415), summary="Price plans, up to 100 at once"
+)
+def predict(body: PredictionsBody, state: Served, principal: Writer, key: IdempotencyKey = None) -> Response:
+    """Each item for itself: one that is unusable has a ``problem``, the others their verdicts.
+
+    A plan that is legal and has a price is stored, and can be measured against by its ``plan_id``.
+    """
+    once = Once(state.store, principal, key, "POST /v1/predictions", body)
+    return once.run(lambda: json_response(Predictions(items=[_result(state.store, item) for item in body.items]), 200))
+
+
+def _result(store: Store, item: PredictionItem) -> PredictionResult:
+    try:
+        checked = check_fields(check_question(item), item.plan)
+    except InvalidInput as error:
+        return PredictionResult.model_validate({"status": None, "problem": problem_of_input(error)})
+    return _verdict(store, checked)
+
+
+def _verdict(store: Store, checked: Checked) -> PredictionResult:
+    answer = checked.answer
+    found: dict[str, Any] = {
+        "status": answer["status"],
+        "plan": PlanFields.model_validate(answer["plan"]),
+        "violations": [Violation(rule=entry["rule"], reason=entry["reason"]) for entry in answer["violations"]],
+        "warnings": answer["warnings"],
+    }
+    if answer["prediction"] is not None:
+        found["plan_id"] = remember_checked(store, checked, now=now())
+        found["prediction"] = Prediction.model_validate(answer["prediction"])
+    return PredictionResult(**found)

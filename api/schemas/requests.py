@@ -1,0 +1,173 @@
+"""Bodies of requests: the flags of the command line as JSON. Unknown fields are refused."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from api.schemas.text import Fields, Id, Line, Log, Name
+from planner.question import Question
+
+_WHOLE = 2**53
+
+Count = Annotated[int, Field(strict=True, ge=1, le=_WHOLE)]
+Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+Bytes = Annotated[int, Field(strict=True, ge=0, le=_WHOLE)]
+Conditions = Annotated[list[Line], Field(max_length=100)]
+
+LLAMA: dict[str, Any] = {
+    "model": "llama-3.1-70b",
+    "cluster": "dgx-h100",
+    "devices": 512,
+    "global_batch_size": 1024,
+    "seq_len": 8192,
+    "top": 5,
+}
+OWN_MODEL: dict[str, Any] = {
+    "model": {
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 128256,
+        "tie_word_embeddings": False,
+    },
+    "cluster": {"name": "our-h100", "extends": "dgx-h100", "max_devices": 488},
+    "devices": 488,
+    "global_batch_size": 976,
+    "seq_len": 8192,
+    "pins": ["tp=8", "pp=1..4"],
+    "max_seconds": 20,
+}
+
+
+class Request(BaseModel):
+    """Any body: unknown fields are refused, and so are NaN and infinities."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class ScenarioFields(Request):
+    """What is given: model, cluster, batch, precision and framework."""
+
+    model: Annotated[Name | Fields, Field(description="A catalog name, or an object: a Hugging Face config.json, say.")]
+    cluster: Annotated[
+        Name | Fields, Field(description="A catalog name, or an object with the fields of a cluster file.")
+    ]
+    precision: Name = Question.precision
+    optimizer: Name = Question.optimizer
+    framework: Name = Question.framework
+    framework_version: Name | None = None
+    min_free_gib: Annotated[float, Field(ge=0, le=1e6)] | None = None
+
+
+class SearchBody(ScenarioFields):
+    """A question: the flags of ``planner suggest``."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [LLAMA, OWN_MODEL]})
+
+    devices: Count
+    global_batch_size: Count
+    seq_len: Count
+    objective: Literal["step_time", "cost", "fewest_devices"] = "step_time"
+    price_per_device_hour: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    pins: Annotated[Conditions, Field(examples=[["tp=8", "pp=4,8,16"]])] = []
+    forbids: Annotated[Conditions, Field(examples=[["recompute=full"]])] = []
+    min_used: Annotated[float, Field(gt=0, le=1)] = Question.min_used
+    top: Annotated[int, Field(strict=True, ge=1, le=1000)] = Question.top
+    max_seconds: Annotated[float, Field(gt=0)] = Question.max_seconds
+    seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = Question.seed
+
+
+class PredictionItem(ScenarioFields):
+    """A plan and what it runs on. What the plan says of batch, sequence and devices need not be said again."""
+
+    plan: Annotated[
+        Fields,
+        Field(
+            description="The fields of a plan, as `plan.json` holds them; what follows from the others may be left out."
+        ),
+    ]
+    devices: Count | None = None
+    global_batch_size: Count | None = None
+    seq_len: Count | None = None
+
+
+class PredictionsBody(Request):
+    """Plans to be priced, each for itself."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "items": [
+                        {
+                            "model": "llama-3-8b",
+                            "cluster": "dgx-h100",
+                            "plan": {
+                                "tp": 1,
+                                "pp": 1,
+                                "dp": 64,
+                                "zero_stage": 2,
+                                "micro_batch_size": 1,
+                                "global_batch_size": 256,
+                                "seq_len": 8192,
+                            },
+                        }
+                    ]
+                }
+            ]
+        }
+    )
+
+    items: Annotated[list[PredictionItem], Field(min_length=1, max_length=100)]
+
+
+class MeasurementBody(Request):
+    """What happened when a plan ran. A plan that ran to its end has a step time or a throughput."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "plan_id": "0123456789abcdef0123456789abcdef",
+                    "status": "ok",
+                    "step_time_s": 5.61,
+                    "peak_allocated_bytes": 70_866_960_384,
+                    "steps": 200,
+                    "job_id": "slurm-48151623",
+                    "environment": {"torch": "2.9.1", "NCCL_ALGO": "Ring"},
+                    "measured_at": "2026-11-29T12:00:00Z",
+                }
+            ]
+        }
+    )
+
+    plan_id: Id
+    status: Literal["ok", "out_of_memory", "failed"] = "ok"
+    step_time_s: Seconds | None = None
+    tokens_per_s_per_device: Annotated[float, Field(gt=0, le=1e12)] | None = None
+    peak_allocated_bytes: Bytes | None = None
+    peak_reserved_bytes: Bytes | None = None
+    steps: Count | None = None
+    job_id: Name | None = None
+    environment: Fields = {}
+    note: Line = ""
+    log_tail: Log = ""
+    measured_at: Annotated[AwareDatetime, Field(description="Now, when left out.")] | None = None
+
+    @model_validator(mode="after")
+    def _says_how_fast(self) -> MeasurementBody:
+        if self.status == "ok" and self.step_time_s is None and self.tokens_per_s_per_device is None:
+            raise ValueError("a run that is ok has a step_time_s or tokens_per_s_per_device")
+        return self
+
+    @model_validator(mode="after")
+    def _is_of_our_time(self) -> MeasurementBody:
+        if self.measured_at is not None and not datetime(2000, 1, 1).year <= self.measured_at.year <= 9000:
+            raise ValueError("measured_at must lie in 2000..9000")
+        return self

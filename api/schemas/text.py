@@ -1,0 +1,52 @@
+"""Text and JSON that came from outside: only what every database and every reader can hold."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, StringConstraints
+
+_DEEPEST = 24
+_MOST_VALUES = 20_000
+_LARGEST_INTEGER = 2**63 - 1
+
+
+def _storable(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("it must not hold a NUL character")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise ValueError("it must not hold half a surrogate pair")
+    return text
+
+
+def _storable_object(value: dict[str, Any]) -> dict[str, Any]:
+    seen = 0
+    waiting: list[tuple[Any, int]] = [(value, 1)]
+    while waiting:
+        part, depth = waiting.pop()
+        seen += 1
+        if seen > _MOST_VALUES:
+            raise ValueError(f"it must not hold more than {_MOST_VALUES} values")
+        if depth > _DEEPEST:
+            raise ValueError(f"it must not be nested deeper than {_DEEPEST}")
+        if isinstance(part, dict):
+            for key, inner in part.items():
+                _storable(key)
+                waiting.append((inner, depth + 1))
+        elif isinstance(part, list):
+            waiting.extend((inner, depth + 1) for inner in part)
+        elif isinstance(part, str):
+            _storable(part)
+        elif isinstance(part, float) and not isfinite(part):
+            raise ValueError("it must not hold NaN or Infinity")
+        elif isinstance(part, int) and abs(part) > _LARGEST_INTEGER:
+            raise ValueError("it must not hold whole numbers of more than 64 bits")
+    return value
+
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_storable)]
+Line = Annotated[str, StringConstraints(max_length=2_000), AfterValidator(_storable)]
+Log = Annotated[str, StringConstraints(max_length=65_536), AfterValidator(_storable)]
+Fields = Annotated[dict[str, Any], AfterValidator(_storable_object)]
+Id = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]

@@ -1,0 +1,112 @@
+"""Ids that say what a thing is: digests of content, so that the same content has the same id everywhere and for ever.
+
+What only explains (sources, notes, dates of retrieval, other spellings) is not content: the same config.json read from
+two folders is the same model. Names are, since people filter by them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from hashlib import sha256
+from importlib import metadata, resources
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from pydantic import BaseModel
+
+from costmodel.calibration.calibration import Calibration
+from costmodel.scenario import Scenario
+from costmodel.spec.cluster import ClusterSpec
+from costmodel.spec.model import ModelSpec
+from costmodel.spec.plan import Plan
+
+_DIGITS = 32
+_SHORT_DIGITS = 8
+_DISTRIBUTION = "parallelism-planner"
+_EXPLAINS = frozenset(
+    {"aliases", "caveat", "memory_note", "notes", "price_note", "retrieved", "rule_sources", "source"}
+)
+
+
+def digest(content: Any) -> str:
+    """32 hex digits of the SHA-256 of content that JSON can hold; the order of keys does not matter.
+
+    Raises:
+        ValueError: content holds a NaN or an infinity.
+    """
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return sha256(text.encode("ascii")).hexdigest()[:_DIGITS]
+
+
+def model_id(model: ModelSpec) -> str:
+    """Id of a model: its name and its shape."""
+    return digest(_content(model))
+
+
+def cluster_id(cluster: ClusterSpec) -> str:
+    """Id of a cluster: its name, accelerator, tiers and price."""
+    return digest(_content(cluster))
+
+
+def calibration_id(calibration: Calibration) -> str:
+    """Id of a calibration: its name and every value with its standard error and what it applies to."""
+    return digest(_content(calibration))
+
+
+def scenario_id(scenario: Scenario) -> str:
+    """Id of a scenario: everything that is given, but for the calibration that it is priced under."""
+    return digest(_content(scenario, without="calibration"))
+
+
+def plan_id(scenario: str, plan: Plan, calibration: str, version: str) -> str:
+    """The address of a plan.
+
+    Args:
+        scenario: ``scenario_id``.
+        calibration: ``calibration_id``.
+        version: ``cost_model_version``.
+    """
+    return plan_document_id(scenario, plan.model_dump(mode="json"), calibration, version)
+
+
+def plan_document_id(scenario: str, plan: dict[str, Any], calibration: str, version: str) -> str:
+    """The address of a plan in the form in which it is stored; see ``plan_id``."""
+    return digest({"scenario": scenario, "plan": plan, "calibration": calibration, "cost_model": version})
+
+
+@cache
+def cost_model_version() -> str:
+    """The release, and a digest of the cost model's own sources: a formula can't change without a new version."""
+    return f"{metadata.version(_DISTRIBUTION)}+{digest_of_sources('costmodel')}"
+
+
+def digest_of_sources(package: str) -> str:
+    """8 hex digits of the SHA-256 over the names and texts of a package's Python files, subpackages included."""
+    summed = sha256()
+    for name, file in sorted(_sources(resources.files(package), "")):
+        text = file.read_bytes().replace(b"\r\n", b"\n")
+        summed.update(f"{name}\0{len(text)}\0".encode())
+        summed.update(text)
+    return summed.hexdigest()[:_SHORT_DIGITS]
+
+
+def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _sources(entry, f"{path}{entry.name}/")
+        elif entry.name.endswith(".py"):
+            yield f"{path}{entry.name}", entry
+
+
+def _content(value: BaseModel, without: str | None = None) -> Any:
+    return _without_explanations(value.model_dump(mode="json", exclude={without} if without else None))
+
+
+def _without_explanations(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_explanations(part) for key, part in value.items() if key not in _EXPLAINS}
+    if isinstance(value, list):
+        return [_without_explanations(part) for part in value]
+    return value

@@ -1,0 +1,85 @@
+"""From a question in plain values to a request to the search: every name resolved, every number checked."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from costmodel.calibration.calibration import load_calibration
+from costmodel.catalog.cluster_catalog import load_cluster
+from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
+from costmodel.catalog.model_catalog import load_model
+from costmodel.errors import InvalidInput, UnknownName
+from costmodel.scenario import Scenario
+from costmodel.spec.workload import Workload
+from planner.question import Question
+from planner.search.constraints import Constraints
+from planner.search.request import ObjectiveKind, SearchRequest
+
+# Far beyond any cluster or batch there is; a typo must not start a search of hours.
+_MOST_DEVICES = 10_000_000
+_LARGEST_BATCH = 100_000_000
+_LONGEST_SEQUENCE = 100_000_000
+_MOST_LAYERS = 5_000
+
+
+def request_of(question: Question) -> SearchRequest:
+    """The question with every name resolved and every number checked."""
+    objectives = get_args(ObjectiveKind)
+    if question.objective not in objectives:
+        raise UnknownName("objective", question.objective, objectives)
+    objective: ObjectiveKind = next(name for name in objectives if name == question.objective)
+    return SearchRequest(
+        scenario=scenario_of(question),
+        constraints=Constraints.parse(question.pins, question.forbids),
+        objective=objective,
+        min_used=question.min_used,
+        top=question.top,
+        max_seconds=question.max_seconds,
+        seed=question.seed,
+        price_per_device_hour=question.price_per_device_hour,
+    )
+
+
+def scenario_of(question: Question) -> Scenario:
+    """The scenario that a question is about."""
+    _check_size("devices", question.devices, _MOST_DEVICES)
+    _check_size("global-batch-size", question.global_batch_size, _LARGEST_BATCH)
+    _check_size("seq-len", question.seq_len, _LONGEST_SEQUENCE)
+    model = load_model(question.model) if isinstance(question.model, str) else question.model
+    if model.num_layers > _MOST_LAYERS:
+        raise InvalidInput("model.num_layers", model.num_layers, f"it must be at most {_MOST_LAYERS}")
+    cluster = load_cluster(question.cluster) if isinstance(question.cluster, str) else question.cluster
+    framework = load_framework(question.framework, question.framework_version)
+    precision = load_precision(question.precision)
+    scenario = Scenario(
+        model=model,
+        cluster=cluster,
+        devices=question.devices,
+        workload=Workload(
+            global_batch_size=question.global_batch_size,
+            seq_len=question.seq_len,
+            precision=precision,
+            optimizer=load_optimizer(question.optimizer),
+        ),
+        framework=framework,
+        calibration=load_calibration(),
+        min_free_bytes=_free_bytes(question.min_free_gib, cluster.accelerator.memory_bytes),
+    )
+    scenario.check()
+    return scenario
+
+
+def _check_size(name: str, value: int, most: int) -> None:
+    if value < 1:
+        raise InvalidInput(name, value, "it must be at least 1")
+    if value > most:
+        raise InvalidInput(name, value, f"it must be at most {most}")
+
+
+def _free_bytes(min_free_gib: float | None, capacity: int) -> int | None:
+    if min_free_gib is None:
+        return None
+    if not 0 <= min_free_gib * 2**30 < capacity:
+        limit = f"it must lie in 0..{capacity / 2**30:.1f}, the device's memory"
+        raise InvalidInput("min-free-gib", min_free_gib, limit)
+    return int(min_free_gib * 2**30)

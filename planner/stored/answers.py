@@ -1,0 +1,78 @@
+"""A stored search as its readers get it: the JSON of ``suggest --json`` with its id, state and moments on top."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from db import records
+from db.repositories import Repositories
+
+Json = dict[str, Any]
+
+
+def stored_answer(repos: Repositories, search: records.Search) -> Json:
+    """A search with its answer once it is done; until then with its question."""
+    plans = repos.plans.of_search(search.id) if search.state == "done" else []
+    earlier = repos.searches.earlier(search.problem_key, search.key) if search.state == "done" else []
+    return answer_in_words(search, plans, earlier)
+
+
+def answer_in_words(
+    search: records.Search, plans: list[records.Plan], earlier: list[records.Search] | None = None
+) -> Json:
+    """The same from what was read already.
+
+    Args:
+        earlier: answers to the same question under another calibration or by other code.
+    """
+    found: Json = {
+        "id": search.id,
+        "state": search.state,
+        "created_at": _moment(search.created_at),
+        "started_at": _moment(search.started_at),
+        "finished_at": _moment(search.finished_at),
+        "question": {key: value for key, value in search.question.items() if key != "scenario"},
+        "scenario": search.question["scenario"],
+    }
+    if search.state == "failed":
+        return found | {"problem": search.problem}
+    if search.state != "done":
+        return found
+    answer = {
+        "status": search.status,
+        "objective": search.objective,
+        "best": search.best,
+        "bound": search.bound,
+        "gap": search.gap,
+        "proven_top_k": search.proven_top_k,
+        "plans_within": search.plans_within,
+        "plans": [
+            {"rank": rank, "id": plan.id, "plan": plan.plan, "prediction": plan.prediction}
+            for rank, plan in enumerate(plans, start=1)
+        ],
+        **(search.details or {}),
+    }
+    return found | answer | {"earlier": [_earlier(other) for other in earlier or () if _before(other, search)]}
+
+
+def _earlier(search: records.Search) -> Json:
+    return {
+        "id": search.id,
+        "finished_at": _moment(search.finished_at),
+        "calibration": search.calibration,
+        "calibration_id": search.calibration_id,
+        "cost_model": search.cost_model_version,
+        "search_version": search.search_version,
+        "status": search.status,
+        "best": search.best,
+    }
+
+
+def _before(other: records.Search, search: records.Search) -> bool:
+    """Whether the other one was finished first; what comes later does not change an answer that was given."""
+    return other.finished_at is not None and search.finished_at is not None and other.finished_at < search.finished_at
+
+
+def _moment(value: datetime | None) -> str | None:
+    return None if value is None else value.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,112 @@
+"""A question's identity, and the question itself as the store keeps it: enough to ask it again, anywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from costmodel.errors import PlannerError
+from costmodel.fingerprint import calibration_id, cost_model_version, digest, scenario_id
+from db import records
+from db.repositories import Repositories
+from planner.search.answer import scenario_in_words
+from planner.search.constraints import Condition, Constraints
+from planner.search.request import SearchRequest
+from planner.search.version import search_version
+from planner.stored.records import scenario_of_records
+
+Json = dict[str, Any]
+
+
+class OtherVersion(PlannerError):
+    """A search was asked of a planner whose cost model or search is not that of this process."""
+
+
+def problem_key(request: SearchRequest) -> str:
+    """What is asked, whoever answers it: neither the calibration nor the code is part of it.
+
+    Nor are the seed and the deadline: an answer that is proven is the same for all of them.
+    """
+    constraints = request.constraints
+    return digest(
+        {
+            "scenario": scenario_id(request.scenario),
+            "pins": _conditions(constraints.pins),
+            "forbids": _conditions(constraints.forbids),
+            "objective": request.objective,
+            "min_used": request.min_used,
+            "top": request.top,
+            "price": request.price if request.objective == "cost" else None,
+        }
+    )
+
+
+def new_search(request: SearchRequest, created_by: str | None) -> records.NewSearch:
+    """A question that is to be stored."""
+    problem, calibration = problem_key(request), calibration_id(request.scenario.calibration)
+    by = {"calibration": calibration, "cost_model": cost_model_version(), "search": search_version()}
+    return records.NewSearch(
+        id=uuid4().hex,
+        key=digest({"problem": problem, **by}),
+        problem_key=problem,
+        scenario_id=scenario_id(request.scenario),
+        calibration_id=calibration,
+        cost_model_version=cost_model_version(),
+        search_version=search_version(),
+        question=_question(request),
+        objective=request.objective,
+        top=request.top,
+        max_seconds=request.max_seconds,
+        seed=request.seed,
+        created_by=created_by,
+    )
+
+
+def stored_request(repos: Repositories, search: records.Search) -> SearchRequest:
+    """The request that a stored search stands for.
+
+    Raises:
+        OtherVersion: other code than this was asked; its answer would be stored under the wrong version.
+    """
+    asked_of = (search.cost_model_version, search.search_version)
+    if asked_of != (cost_model_version(), search_version()):
+        raise OtherVersion(
+            f"the search was asked of cost model {asked_of[0]} and search {asked_of[1]}, this process has "
+            f"{cost_model_version()} and {search_version()}; ask again"
+        )
+    scenario, calibration = repos.scenarios.get(search.scenario_id), repos.calibrations.get(search.calibration_id)
+    assert scenario is not None, "foreign keys hold"
+    assert calibration is not None, "foreign keys hold"
+    asked = search.question
+    return SearchRequest(
+        scenario=scenario_of_records(scenario, calibration),
+        constraints=Constraints.parse(asked["pins"], asked["forbids"]),
+        objective=asked["objective"],
+        min_used=asked["min_used"],
+        top=search.top,
+        max_seconds=search.max_seconds,
+        seed=search.seed,
+        price_per_device_hour=asked["price_per_device_hour"],
+    )
+
+
+def _question(request: SearchRequest) -> Json:
+    constraints = request.constraints
+    return {
+        "scenario": {"id": scenario_id(request.scenario), **scenario_in_words(request.scenario)},
+        "min_free_bytes": request.scenario.min_free_bytes,
+        "objective": request.objective,
+        "price_per_device_hour": request.price_per_device_hour,
+        "pins": [condition.text for condition in constraints.pins],
+        "forbids": [condition.text for condition in constraints.forbids],
+        "min_used": request.min_used,
+        "top": request.top,
+        "max_seconds": request.max_seconds,
+        "seed": request.seed,
+    }
+
+
+def _conditions(conditions: tuple[Condition, ...]) -> list[Any]:
+    """What conditions say, whatever order and spelling they were given in."""
+    said = ([c.axis, sorted(c.values), sorted(str(span) for span in c.ranges)] for c in conditions)
+    return sorted(said, key=repr)
