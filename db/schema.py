@@ -46,7 +46,7 @@ def upgrade(database: DatabaseUrl, revision: str = HEAD) -> tuple[str | None, st
             before = revision_of(connection)
             check_known(before, database.shown)
             if before is None or before < revision:
-                command.upgrade(_config(connection), revision)
+                command.upgrade(config_for(connection), revision)
                 _check_references(connection, database)
             return before, max(before or "", revision)
     finally:
@@ -80,8 +80,10 @@ def check(database: DatabaseUrl, plan_id: Callable[[Plan], str] | None = None) -
         engine.dispose()
 
 
-def _config(connection: Connection) -> Config:
+def config_for(connection: Connection) -> Config:
+    """What alembic has to know; there is no alembic.ini."""
     config = Config()
+    config.set_main_option("file_template", "r%%(rev)s_%%(slug)s")
     config.set_main_option("script_location", "db:migrations")
     config.attributes["connection"] = connection
     return config

@@ -6,7 +6,6 @@ from alembic import context
 
 from db.schema import options
 
-# A new revision is written by `python -m db.migrations.new "what it does"`, which also hands in a connection.
 context.configure(connection=context.config.attributes["connection"], **options())
 with context.begin_transaction():
     context.run_migrations()
