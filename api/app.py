@@ -68,6 +68,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         # FastAPI's own pages load scripts from a host on the internet.
         docs_url=None,
         redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
         max_body_size=chosen.most_body_bytes,
     )
     app.add_middleware(RequestMiddleware, metrics=metrics, loopback_only=not chosen.needs_keys)

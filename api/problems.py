@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from costmodel.errors import InvalidInput, PlannerError, UnknownName
 from db.errors import StoreUnavailable
@@ -135,6 +136,9 @@ def _on_validation(request: Request, error: Exception) -> Response:
 
 def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        allowed = ", ".join(_methods_of(request))
+        return problem_response(problem_object(405, f"allowed here: {allowed}"), {"Allow": allowed})
     return problem_response(problem_object(error.status_code, _plain(str(error.detail))), error.headers)
 
 
@@ -156,6 +160,16 @@ def _on_store(request: Request, error: Exception) -> Response:
 def _on_unexpected(request: Request, error: Exception) -> Response:
     _LOG.error("a request failed", exc_info=error, extra={"path": request.url.path})
     return problem_response(problem_object(500, "the planner failed on this request; its log has the reason"))
+
+
+def _methods_of(request: Request) -> list[str]:
+    """The methods of all routes of the path; the framework names those of the first one only."""
+    found: set[str] = set()
+    for route in request.app.routes:
+        match, _ = route.matches(request.scope)
+        if match is not Match.NONE:
+            found |= getattr(route, "methods", None) or set()
+    return sorted(found)
 
 
 def _plain(message: str) -> str:

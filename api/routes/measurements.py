@@ -38,10 +38,19 @@ class MeasurementsQuery(PageQuery):
     "",
     status_code=201,
     response_model=Measurement,
-    responses=problems(400, 409, 413, 415),
+    responses={
+        201: {
+            "description": "Stored.",
+            "links": {
+                "self": {"operationId": "get_measurement", "parameters": {"measurement_id": "$response.body#/id"}},
+                "plan": {"operationId": "get_plan", "parameters": {"plan_id": "$response.body#/plan_id"}},
+            },
+        },
+        **problems(400, 409, 413, 415),
+    },
     summary="Tell what a plan did when it ran",
 )
-def create(body: MeasurementBody, state: Served, principal: Writer, key: IdempotencyKey = None) -> Response:
+def create_measurement(body: MeasurementBody, state: Served, principal: Writer, key: IdempotencyKey = None) -> Response:
     """Matched to its plan. Running out of memory and crashing are results too. Never changed afterwards."""
     once = Once(state.store, principal, key, "POST /v1/measurements", body)
     return once.run(lambda: _create(body, state, principal))

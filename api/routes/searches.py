@@ -47,17 +47,29 @@ class SearchesQuery(PageQuery):
     cluster: Name | None = None
 
 
+_LINKS = {
+    "self": {"operationId": "get_search", "parameters": {"search_id": "$response.body#/id"}},
+    "cancel": {"operationId": "cancel_search", "parameters": {"search_id": "$response.body#/id"}},
+    "plans": {"operationId": "list_plans", "parameters": {"query.search_id": "$response.body#/id"}},
+}
+
+
 @router.post(
     "",
     status_code=202,
     response_model=Search,
     responses={
-        200: {"model": Search, "description": "Answered: from the store, or while the client waited."},
+        200: {
+            "model": Search,
+            "description": "Answered: from the store, or while the client waited.",
+            "links": _LINKS,
+        },
+        202: {"description": "On its way: follow `Location`.", "links": _LINKS},
         **problems(400, 409, 413, 415),
     },
     summary="Ask for ranked plans",
 )
-async def create(
+async def create_search(
     request: Request,
     body: SearchBody,
     state: Served,
@@ -164,24 +176,8 @@ def get_search(request: Request, search_id: SearchId, state: Served, principal: 
     responses={200: {"model": Search, "description": "It is over."}, **problems(404)},
     summary="Stop a search",
 )
-def cancel(search_id: SearchId, state: Served, principal: Writer) -> Response:
+def cancel_search(search_id: SearchId, state: Served, principal: Writer) -> Response:
     """A waiting search is cancelled at once, a running one in a moment; one that is over stays as it is."""
-    return _cancel(search_id, state, principal)
-
-
-@router.delete(
-    "/{search_id}",
-    status_code=202,
-    response_model=Search,
-    responses={200: {"model": Search, "description": "It is over."}, **problems(404)},
-    summary="The same as cancel",
-)
-def delete(search_id: SearchId, state: Served, principal: Writer) -> Response:
-    """Answers are never removed: a search that is over stays as it is."""
-    return _cancel(search_id, state, principal)
-
-
-def _cancel(search_id: str, state: State, principal: Principal) -> Response:
     found = _look_up(state, search_id)
     if found is None:
         raise not_found("search", search_id)
@@ -209,7 +205,7 @@ def _existing(search_id: SearchId, state: Served, principal: Reader) -> records.
     responses=problems(404),
     summary="What happens to a search, as server-sent events",
 )
-async def events(
+async def search_events(
     request: Request,
     state: Served,
     search: Annotated[records.Search, Depends(_existing)],
