@@ -18,6 +18,7 @@ from planner.cli.serve import serve
 from planner.cli.settings import config_path, read_config
 from planner.cli.suggest import suggest
 from planner.cli.validate import validate
+from planner.cli.worker import worker
 from planner.distribution import check_distribution
 
 # What decides how the answer is told is for the caller to say, not for a file.
@@ -35,6 +36,7 @@ app.command("check")(check)
 app.command("predict")(predict)
 app.command("validate")(validate)
 app.command("serve")(serve)
+app.command("worker")(worker)
 
 
 @app.callback()

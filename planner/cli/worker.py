@@ -1,0 +1,72 @@
+"""``planner worker``: searches for others, without serving anybody."""
+
+from __future__ import annotations
+
+import logging.config
+import os
+import queue
+import signal
+from typing import Annotated
+
+import typer
+
+from costmodel.errors import InvalidInput
+from planner.cli.exits import tell
+
+_MOST_SLOTS = 64
+_SLOTS_BY_DEFAULT = 4
+_GRACE_S = 10.0
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+def worker(
+    slots: Annotated[
+        int | None,
+        typer.Option(help="Searches at once, each in a process of its own; cores less one by default, at most 4."),
+    ] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    config: Annotated[str | None, typer.Option(help="TOML file with defaults for these options.")] = None,
+) -> None:
+    """Run the searches that servers queue in PostgreSQL (PLANNER_DATABASE_URL), until SIGTERM or Ctrl-C.
+
+    Exit codes: 0 stopped, 2 bad input, 5 failed.
+    """
+    if log_level not in _LEVELS:
+        raise InvalidInput("log-level", log_level, f"one of {', '.join(_LEVELS)} is expected")
+    if slots is not None and not 1 <= slots <= _MOST_SLOTS:
+        raise InvalidInput("slots", slots, f"it must lie in 1..{_MOST_SLOTS}")
+
+    from db.urls import database_url
+
+    database = database_url()
+    if database.backend == "sqlite":
+        raise InvalidInput(
+            "database-url",
+            database.shown,
+            "several processes need PostgreSQL: set PLANNER_DATABASE_URL=postgresql://...; on SQLite, planner serve "
+            "does its searches itself",
+        )
+    _run(slots or max(1, min((os.cpu_count() or 1) - 1, _SLOTS_BY_DEFAULT)), log_level)
+
+
+def _run(slots: int, log_level: str) -> None:
+    from db.store import Store
+    from planner.logs import log_config
+    from planner.serving import search_runner
+
+    logging.config.dictConfig(log_config(log_level.upper()))
+    # A queue, since a signal handler may fill that in the middle of anything.
+    asked: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _: asked.put(received))
+    with Store.open() as store:
+        runner = search_runner(store, slots)
+        runner.start()
+        tell(f"planner: searching for {store.shown_url}, {slots} at once")
+        asked.get()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.default_int_handler)
+        try:
+            runner.close(_GRACE_S)
+        except KeyboardInterrupt:  # asked twice: what runs is put back now
+            runner.close()
