@@ -170,10 +170,20 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     postgres_server.drop(url)
 
 
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite file at the head."""
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    Store.open(f"sqlite:///{path}").close()
+    return path
+
+
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    """A database of its own on SQLite; the first to open it makes it."""
-    return f"sqlite:///{tmp_path / 'planner.db'}"
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """A database of its own on SQLite, at the head."""
+    path = tmp_path / "planner.db"
+    shutil.copy(sqlite_template, path)
+    return f"sqlite:///{path}"
 
 
 @pytest.fixture(params=BACKENDS)

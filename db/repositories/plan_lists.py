@@ -8,15 +8,13 @@ plans it ends, and the plans that pass the filter are gathered first and sorted 
 from __future__ import annotations
 
 from dataclasses import fields
-from math import isfinite
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, select, tuple_
 
 from costmodel.errors import InvalidInput, UnknownName
-from db.column_types import is_storable
 from db.records import PLAN_SORTS, ListedPlan, Page, PlanFilter
-from db.repositories.statements import moment_of, table_of
+from db.repositories.statements import identity_of, moment_of, number_of, table_of
 from db.tables import ClusterRow, ModelRow, PlanRow, ScenarioRow, SearchPlanRow
 
 AXES = (
@@ -45,7 +43,6 @@ _LISTED_COLUMNS = tuple(field.name for field in fields(ListedPlan) if field.name
 _WORDS = frozenset({"cp_comm_type", "schedule", "recompute", "offload"})
 _WALK = 2_000
 """Plans that are looked at along the index of the sort column before the other way is taken."""
-_GO_BACK = "hand back the one that the last page gave"
 
 
 def list_plans(
@@ -102,7 +99,8 @@ def _beyond(
 ) -> tuple[ColumnElement[bool], ...]:
     if place is None:
         return ()
-    key, here = tuple_(plans.c[column], plans.c.id), tuple_(*place)
+    columns = (plans.c[column], plans.c.id)
+    key, here = tuple_(*columns), tuple_(*place, types=[each.type for each in columns])
     return ((key < here) if falling else (key > here),)
 
 
@@ -168,13 +166,10 @@ def _place(column: str, after: tuple[Any, str] | None) -> tuple[Any, str] | None
     if after is None:
         return None
     value, identity = after
-    if not isinstance(identity, str) or not is_storable(identity):
-        raise InvalidInput("cursor", identity, _GO_BACK)
     if column == "created_at":
-        return moment_of(value), identity
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise InvalidInput("cursor", value, _GO_BACK)
-    return (int(value) if column == "peak_bytes" else float(value)), identity
+        return moment_of(value), identity_of(identity)
+    number = number_of(value)
+    return (int(number) if column == "peak_bytes" else float(number)), identity_of(identity)
 
 
 def _next(last: Row[Any], column: str) -> tuple[Any, str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
+from math import isfinite
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, Table, TextClause, literal, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from costmodel.errors import InvalidInput
+from db.column_types import is_storable
 from db.records import Page
 from db.tables import Base
 
@@ -84,7 +86,8 @@ def page_by_creation(
         after: ``next`` of the page before.
     """
     if after is not None:
-        query = query.where(tuple_(made, identity) < tuple_(moment_of(after[0]), after[1]))
+        place = tuple_(moment_of(after[0]), identity_of(after[1]), types=[made.type, identity.type])
+        query = query.where(tuple_(made, identity) < place)
     rows = connection.execute(query.order_by(made.desc(), identity.desc()).limit(limit + 1)).all()
     shown = rows[:limit]
     more = len(rows) > limit
@@ -92,6 +95,17 @@ def page_by_creation(
         items=[record(row) for row in shown],
         next=(shown[-1].created_at.isoformat(), shown[-1].id) if more and shown else None,
     )
+
+
+def identity_of(value: Any) -> str:
+    """An id from a cursor.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    if not isinstance(value, str) or not is_storable(value):
+        raise _no_place(value)
+    return value
 
 
 def moment_of(value: Any) -> datetime:
@@ -103,7 +117,22 @@ def moment_of(value: Any) -> datetime:
     try:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise InvalidInput("cursor", value, "hand back the one that the last page gave") from None
+        raise _no_place(value) from None
     if moment.tzinfo is None:
-        raise InvalidInput("cursor", value, "hand back the one that the last page gave")
+        raise _no_place(value)
     return moment
+
+
+def number_of(value: Any) -> int | float:
+    """A number from a cursor.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise _no_place(value)
+    return value
+
+
+def _no_place(value: Any) -> InvalidInput:
+    return InvalidInput("cursor", value, "hand back the one that the last page gave")

@@ -119,7 +119,9 @@ def test_text_that_no_database_holds_is_refused(store: Store, text: str) -> None
         assert repos.calibrations.list() == []
 
 
-@pytest.mark.parametrize("text", ["", "snowman ☃ 🧪", "'; DROP TABLE plans; --", "tab\tand\nline", "x" * 100_000, "%s ?"])
+@pytest.mark.parametrize(
+    "text", ["", "snowman ☃ 🧪", "'; DROP TABLE plans; --", "tab\tand\nline", "x" * 100_000, "%s ?"]
+)
 def test_other_text_comes_back_as_it_was(store: Store, text: str) -> None:
     given = replace(CALIBRATION, name=text, spec={text: [text, "nul\0 and half \ud83d"]})
     with store.writing() as repos:
@@ -165,7 +167,7 @@ def test_entries_are_listed_newest_first_a_page_at_a_time(store: Store) -> None:
                 break
         assert repos.models.named("b")[0].name == "b"
         assert len(repos.clusters.list(None, 10).items) == 1
-    assert [name for name, _ in names][0] == "e"
+    assert names[0][0] == "e"
     assert sorted(name for name, _ in names) == list("abcde")
     assert names[1:3] == sorted(names[1:3], key=lambda pair: pair[1], reverse=True)
 
