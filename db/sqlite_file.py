@@ -15,8 +15,11 @@ from db.urls import DatabaseUrl
 _BUSY_SECONDS = 10
 
 
-def prepare(database: DatabaseUrl) -> None:
+def prepare(database: DatabaseUrl) -> tuple[str | None, str]:
     """Create the file if there is none, and upgrade it. Any number of processes may do so at once.
+
+    Returns:
+        The revisions before and after.
 
     Raises:
         StoreUnavailable: the file can't be created, read or written, or is something else.
@@ -26,7 +29,7 @@ def prepare(database: DatabaseUrl) -> None:
     assert path is not None
     try:
         if path.exists() and _state(path, database) == (HEAD, "wal"):
-            return
+            return HEAD, HEAD
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with exclusive(path.with_name(f"{path.name}.lock")):
             # The files that SQLite puts beside it get the same permissions.
@@ -38,6 +41,7 @@ def prepare(database: DatabaseUrl) -> None:
                 from db.schema import upgrade
 
                 upgrade(database)
+            return revision, HEAD
     except OSError as error:
         raise StoreUnavailable(database.shown, error.strerror or str(error)) from None
     except sqlite3.Error as error:

@@ -19,9 +19,14 @@ from db.repositories.studies import Studies
 
 
 class Repositories:
-    """All of them, on one transaction."""
+    """All of them, on one transaction.
+
+    Attributes:
+        connection: for what ``db`` itself does with whole tables.
+    """
 
     def __init__(self, connection: Connection) -> None:
+        self.connection = connection
         self.models = Models(connection)
         self.clusters = Clusters(connection)
         self.scenarios = Scenarios(connection)

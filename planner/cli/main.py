@@ -12,7 +12,9 @@ from typer.exceptions import TyperException
 
 from costmodel.errors import InvalidInput, Missing, PlannerError
 from planner.cli.check import check
+from planner.cli.db import app as db
 from planner.cli.exits import Exit, tell, tell_failure, tell_invalid, tell_usage
+from planner.cli.keys import app as keys
 from planner.cli.predict import predict
 from planner.cli.serve import serve
 from planner.cli.settings import config_path, read_config
@@ -37,6 +39,8 @@ app.command("predict")(predict)
 app.command("validate")(validate)
 app.command("serve")(serve)
 app.command("worker")(worker)
+app.add_typer(db, name="db")
+app.add_typer(keys, name="keys")
 
 
 @app.callback()
