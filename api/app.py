@@ -11,14 +11,16 @@ from importlib import metadata
 from types import FrameType
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from api import problems
 from api.auth import DOCUMENTED
+from api.dashboard.install import install as install_pages
 from api.metrics import Metrics
 from api.middleware import RequestMiddleware
 from api.routes import catalog, health, measurements, plans, predictions, searches
+from api.routes.common import given_once
 from api.schemas.answers import Problem
 from api.settings import Settings
 from api.state import State, Waiters
@@ -69,13 +71,20 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
-        max_body_size=chosen.most_body_bytes,
+        # Another path than ours is unknown, also with a slash too many.
+        redirect_slashes=False,
     )
-    app.add_middleware(RequestMiddleware, metrics=metrics, loopback_only=not chosen.needs_keys)
+    app.add_middleware(
+        RequestMiddleware,
+        metrics=metrics,
+        loopback_only=not chosen.needs_keys,
+        most_body_bytes=chosen.most_body_bytes,
+    )
     problems.install(app)
     app.include_router(health.router)
     for router in (searches.router, plans.router, predictions.router, measurements.router, catalog.router):
-        app.include_router(router, dependencies=DOCUMENTED)
+        app.include_router(router, dependencies=[*DOCUMENTED, Depends(given_once)])
+    install_pages(app)
     app.openapi = _openapi_of(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend the document
     return app
 

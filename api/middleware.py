@@ -1,7 +1,7 @@
 """Around every request: its id, its line in the log, its place in the counters, headers that keep browsers safe.
 
-Also refuses what only a browser that was led astray would send: another site's form or script, and, where no API keys
-are asked for, a host name that is not loopback's (DNS rebinding).
+Also what holds for all routes: what is refused at once (``api.refusals``), how long a body may be, and HEAD, which is
+answered like GET without the body.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import re
 import time
 from collections.abc import MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.metrics import Metrics
 from api.problems import problem_object, problem_response
+from api.refusals import refusal, too_large
 from planner.logs import enter_request
 
 _LOG = logging.getLogger("planner.access")
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._\-]{1,64}")
-_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
 _HEADERS = {
     # Plotly and htmx set styles on elements; scripts come from files of our own only.
     "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; "
@@ -38,8 +38,9 @@ _HEADERS = {
 class RequestMiddleware:
     """Wraps the application."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, loopback_only: bool) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, loopback_only: bool, most_body_bytes: int) -> None:
         self.app, self.metrics, self.loopback_only = app, metrics, loopback_only
+        self.most_body_bytes = most_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -49,7 +50,9 @@ class RequestMiddleware:
         given = headers.get("x-request-id", "")
         identifier = given if _GIVEN_ID.fullmatch(given) else uuid4().hex
         enter_request(identifier)
-        started, status = time.perf_counter(), 500
+        started, status, method = time.perf_counter(), 500, scope["method"]
+        if method == "HEAD":
+            scope, send = {**scope, "method": "GET"}, _without_body(send)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -62,40 +65,50 @@ class RequestMiddleware:
             await send(message)
 
         try:
-            refused = _refusal(scope["method"], headers, loopback_only=self.loopback_only)
+            refused = refusal(scope, headers, loopback_only=self.loopback_only, most_body_bytes=self.most_body_bytes)
             if refused is not None:
                 code, detail = refused
                 await problem_response(problem_object(code, detail))(scope, receive, send_with_headers)
             else:
-                await self.app(scope, receive, send_with_headers)
+                await self.app(scope, _counted(receive, self.most_body_bytes), send_with_headers)
         finally:
-            self._count(scope, status, time.perf_counter() - started)
+            self._count(scope, method, status, time.perf_counter() - started)
 
-    def _count(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
+    def _count(self, scope: MutableMapping[str, Any], method: str, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")
-        method = scope["method"] if scope["method"] in {*_SAFE_METHODS, "POST", "PUT", "PATCH", "DELETE"} else "other"
-        self.metrics.requests.labels(method, route, str(status)).inc()
-        self.metrics.seconds.labels(method, route).observe(seconds)
+        counted = method if method in _METHODS else "other"
+        self.metrics.requests.labels(counted, route, str(status)).inc()
+        self.metrics.seconds.labels(counted, route).observe(seconds)
         principal = scope.get("state", {}).get("principal")
-        fields = {"method": method, "path": scope["path"], "route": route, "status": status}
+        fields = {"method": counted, "path": scope["path"], "route": route, "status": status}
         _LOG.info("request", extra={**fields, "seconds": round(seconds, 6), "api_key": principal})
 
 
-def _refusal(method: str, headers: Headers, *, loopback_only: bool) -> tuple[int, str] | None:
-    """Status and reason for what no honest client sends; None to go on."""
-    host = headers.get("host", "")
-    if loopback_only and _name_of(host) not in _LOOPBACK_NAMES:
-        return 421, "this server asks for no API keys and answers on loopback names only, such as 127.0.0.1"
-    if method in _SAFE_METHODS:
-        return None
-    origin = headers.get("origin")
-    crosses = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
-    if crosses or (origin is not None and urlsplit(origin).netloc != host):
-        return 403, "another site's page may not send this"
-    return None
+def _counted(receive: Receive, most: int) -> Receive:
+    """Reads a body as far as it may be long; FastAPI lets this error through, and it becomes a problem."""
+    seen = 0
+
+    async def receive_counted() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > most:
+            raise HTTPException(*too_large(most))
+        return message
+
+    return receive_counted
 
 
-def _name_of(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].lower()
+def _without_body(send: Send) -> Send:
+    """Ends a response as soon as it has begun, since a stream of events might go on for long."""
+    ended = False
+
+    async def send_start(message: Message) -> None:
+        nonlocal ended
+        if message["type"] == "http.response.body":
+            if ended:
+                return
+            ended, message = True, {"type": "http.response.body", "body": b"", "more_body": False}
+        await send(message)
+
+    return send_start

@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from api.problems import ProblemRaised
 
 Place = tuple[Any, str]
+_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def cursor_of(place: Place | None, sort: str) -> str | None:
@@ -35,21 +37,25 @@ def place_of(cursor: str | None, sort: str, *, by_time: bool) -> Place | None:
         padded = cursor + "=" * (-len(cursor) % 4)
         own_sort, value, identifier = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         read: Callable[[Any], Any] = _moment if by_time else _number
-        place = read(value), str(identifier)
-    except (binascii.Error, ValueError, TypeError):
+        place = read(value), _identifier(identifier)
+    except (binascii.Error, ValueError, TypeError, OverflowError):
         raise _unusable("it is not a `next` that this server gave") from None
     if own_sort != sort:
         raise _unusable(f"it belongs to a list sorted by {str(own_sort)[:40]!r}, this one is by {sort!r}")
-    if "\0" in identifier or not identifier.isascii():
-        raise _unusable("it is not a `next` that this server gave")
     return place
+
+
+def _identifier(value: Any) -> str:
+    if not isinstance(value, str) or _ID.fullmatch(value) is None:
+        raise ValueError("an id is expected")
+    return value
 
 
 def _moment(value: Any) -> datetime:
     moment = datetime.fromisoformat(value)
     if moment.tzinfo is None:
         raise ValueError("a time zone is expected")
-    return moment
+    return moment.astimezone(UTC)
 
 
 def _number(value: Any) -> float:

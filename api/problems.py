@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
 
+from api.schemas.text import GIVEN_AS
 from costmodel.errors import InvalidInput, PlannerError, UnknownName
 from db.errors import StoreUnavailable
 from planner.logs import request_id
@@ -22,6 +23,12 @@ from planner.service import Busy
 MEDIA_TYPE = "application/problem+json"
 _LOG = logging.getLogger("planner.api")
 _LONGEST_SHOWN = 200
+_WORDS = {
+    "missing": "it is missing",
+    "extra_forbidden": "there is no such field",
+    "model_attributes_type": "a JSON object is expected",
+    "string_unicode": "it must not hold half a surrogate pair",
+}
 
 _TITLES = {
     400: ("bad-request", "Bad request"),
@@ -62,9 +69,12 @@ class ProblemRaised(Exception):
         self.headers, self.more = dict(headers or {}), more
 
 
-def not_found(what: str, name: str) -> ProblemRaised:
-    """There is no such thing."""
-    return ProblemRaised(404, f"there is no {what} {name!r}")
+def not_found(what: str, name: str, nearest: Sequence[str] = ()) -> ProblemRaised:
+    """There is no such thing; ``nearest`` are names that may be meant."""
+    if not nearest:
+        return ProblemRaised(404, f"there is no {what} {name!r}")
+    meant = " or ".join(nearest)
+    return ProblemRaised(404, f"there is no {what} {name!r}; did you mean {meant}?", nearest=list(nearest))
 
 
 def problem_object(status: int, detail: str, *, slug: str | None = None, **more: Any) -> dict[str, Any]:
@@ -73,13 +83,17 @@ def problem_object(status: int, detail: str, *, slug: str | None = None, **more:
     return {"type": slug or known_slug, "title": title, "status": status, "detail": detail, **more}
 
 
-def problem_of_input(error: InvalidInput) -> dict[str, Any]:
-    """The problem that a user's field causes."""
+def problem_of_input(error: InvalidInput, within: str = "") -> dict[str, Any]:
+    """The problem that a user's field causes.
+
+    Args:
+        within: JSON Pointer of the part of the body that the field belongs to.
+    """
     more: dict[str, Any] = {
         "field": error.field,
         "value": _shown(error.value),
         "expected": error.expected,
-        "errors": [{"pointer": pointer_of(error.field), "detail": f"{error.expected}"}],
+        "errors": [{"pointer": within + pointer_of(error.field), "detail": error.expected}],
     }
     if isinstance(error, UnknownName):
         more["nearest"] = list(error.nearest)
@@ -96,8 +110,7 @@ def pointer_of(field: str) -> str:
     """``cluster.tiers[0].kind`` or ``global-batch-size`` as a JSON Pointer into the body."""
     names = {"pin": "pins", "forbid": "forbids"}
     first, *rest = field.replace("[", ".").replace("]", "").split(" ")[0].split(".")
-    parts = [names.get(first, first.replace("-", "_")), *rest]
-    return "/" + "/".join(part.replace("~", "~0").replace("/", "~1") for part in parts)
+    return _pointer([names.get(first, first.replace("-", "_")), *rest])
 
 
 def install(app: FastAPI) -> None:
@@ -123,11 +136,13 @@ def _on_validation(request: Request, error: Exception) -> Response:
     errors: list[dict[str, str]] = []
     for found in error.errors():
         where, *path = (str(part) for part in found["loc"])
-        inside = [part for part in path if not part.startswith(("function-", "dict[", "str", "constrained-"))]
-        pointer = "/" + "/".join(inside) if where == "body" else ".".join(inside)
-        errors.append({"pointer": pointer if inside else "", "detail": _plain(found["msg"])})
-    if any(found["type"] == "json_invalid" for found in error.errors()):
-        return problem_response(problem_object(400, f"the body is no JSON: {errors[0]['detail']}", slug="invalid-json"))
+        inside = _without_kinds(path)
+        pointer = (_pointer(inside) if where == "body" else ".".join(inside)) if inside else ""
+        errors.append({"pointer": pointer, "detail": _WORDS.get(found["type"]) or _plain(found["msg"])})
+    for found in error.errors():
+        if found["type"] == "json_invalid":
+            reason = f"{found['ctx']['error']} at character {found['loc'][-1]}"
+            return problem_response(problem_object(400, f"the body is no JSON: {reason}", slug="invalid-json"))
     first = errors[0] if errors else {"pointer": "", "detail": "the request can't be read"}
     detail = f"{first['pointer'] or 'the body'}: {first['detail']}"
     more = f" ({len(errors) - 1} more)" if len(errors) > 1 else ""
@@ -136,6 +151,9 @@ def _on_validation(request: Request, error: Exception) -> Response:
 
 def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == 400:
+        # Besides what is no JSON at all: text that is no UTF-8, numbers of thousands of digits, endless nesting.
+        return problem_response(problem_object(400, "the body is no JSON that can be read", slug="invalid-json"))
     if error.status_code == 405:
         allowed = ", ".join(_methods_of(request))
         return problem_response(problem_object(405, f"allowed here: {allowed}"), {"Allow": allowed})
@@ -165,11 +183,25 @@ def _on_unexpected(request: Request, error: Exception) -> Response:
 def _methods_of(request: Request) -> list[str]:
     """The methods of all routes of the path; the framework names those of the first one only."""
     found: set[str] = set()
-    for route in request.app.routes:
-        match, _ = route.matches(request.scope)
-        if match is not Match.NONE:
-            found |= getattr(route, "methods", None) or set()
-    return sorted(found)
+    for route in iter_route_contexts(request.app.routes):
+        pattern = getattr(route, "path_regex", None)
+        if pattern is not None and pattern.match(request.scope["path"]):
+            found |= route.methods or set()
+    return sorted(found | {"HEAD"} if "GET" in found else found)
+
+
+def _pointer(parts: Iterable[str]) -> str:
+    """A JSON Pointer (RFC 6901)."""
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def _without_kinds(path: Sequence[str]) -> list[str]:
+    """A place in the body; the kind that was chosen for a value that may be a name or an object is no part of it."""
+    return [
+        part
+        for before, part in zip(("", *path), path, strict=False)
+        if not (before in ("model", "cluster") and part in GIVEN_AS)
+    ]
 
 
 def _plain(message: str) -> str:

@@ -16,6 +16,7 @@ from costmodel.spec.model import ModelSpec
 from planner.check.question import CheckQuestion
 from planner.question import Question
 from planner.resolving import request_of
+from planner.search.constraints import Constraints
 from planner.search.request import SearchRequest
 from planner.search.space import domains, legal_zero_stages, recompute_policies
 
@@ -29,6 +30,8 @@ def search_request(body: SearchBody, settings: Settings) -> SearchRequest:
     if body.max_seconds > settings.most_seconds:
         expected = f"at most {settings.most_seconds:g} are allowed by this server"
         raise InvalidInput("max_seconds", body.max_seconds, expected)
+    _check_conditions("pins", body.pins)
+    _check_conditions("forbids", body.forbids)
     request = request_of(
         Question(
             **_given(body),
@@ -74,8 +77,26 @@ def _given(body: ScenarioFields) -> dict[str, Any]:
     return {"model": _model(body.model), "cluster": _cluster(body.cluster), **sent}
 
 
+def _check_conditions(field: str, conditions: list[str]) -> None:
+    """Every condition by itself, so that an error says which one it is about."""
+    for place, condition in enumerate(conditions):
+        try:
+            Constraints.parse([condition], [])
+        except InvalidInput as error:
+            error.field = f"{field}[{place}]"
+            raise
+
+
 def _model(given: str | dict[str, Any]) -> ModelSpec:
-    return _catalog_model(given, folders.user_dir()) if isinstance(given, str) else parse_model(given)
+    if isinstance(given, str):
+        return _catalog_model(given, folders.user_dir())
+    try:
+        return parse_model(given)
+    except InvalidInput as error:
+        # The reader names fields as the file has them; here they lie one level deeper.
+        if error.field != "model":
+            error.field = f"model.{error.field}"
+        raise
 
 
 def _cluster(given: str | dict[str, Any]) -> ClusterSpec:

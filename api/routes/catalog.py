@@ -46,7 +46,7 @@ def get_model(request: Request, name: Named, principal: Reader) -> Response:
     try:
         model = model_record(named_model(name))
     except UnknownName as error:
-        raise not_found("model", name) from error
+        raise not_found("model", name, error.nearest) from error
     return conditional(request, body_of(ModelDetails(**_of_model(model), id=model.id, spec=model.spec)))
 
 
@@ -62,7 +62,7 @@ def get_cluster(request: Request, name: Named, principal: Reader) -> Response:
     try:
         cluster = cluster_record(named_cluster(name))
     except UnknownName as error:
-        raise not_found("cluster", name) from error
+        raise not_found("cluster", name, error.nearest) from error
     return conditional(request, body_of(ClusterDetails(**_of_cluster(cluster), id=cluster.id, spec=cluster.spec)))
 
 

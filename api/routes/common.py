@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import Depends, Path
+from fastapi import Depends, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.problems import MEDIA_TYPE
+from api.problems import MEDIA_TYPE, ProblemRaised
 from api.schemas.text import Name
 from api.state import State, state_of
 
@@ -17,6 +17,8 @@ SearchId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$", description="The id of
 PlanId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$", description="The id of a plan: its fingerprint.")]
 Named = Annotated[str, Path(max_length=200, pattern=r"^[^\x00]+$")]
 
+# The plans of a comparison.
+_MANY = frozenset({"plan"})
 _PROBLEM: dict[str, Any] = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 _REASONS = {
     304: "The client has this very body already.",
@@ -48,6 +50,15 @@ def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
     for code in sorted({401, 403, 421, 422, 503, *codes}):
         found[code] = {"description": _REASONS[code], **({} if code == 304 else _PROBLEM)}
     return found
+
+
+def given_once(request: Request) -> None:
+    """Refuse a parameter that is given twice where one is taken: whichever we took, the other would be ignored."""
+    names = [name for name, _ in request.query_params.multi_items() if name not in _MANY]
+    for name in names:
+        if names.count(name) > 1:
+            detail = "it is given more than once"
+            raise ProblemRaised(422, f"{name}: {detail}", errors=[{"pointer": name, "detail": detail}])
 
 
 def now() -> datetime:

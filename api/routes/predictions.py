@@ -31,14 +31,18 @@ def predict(body: PredictionsBody, state: Served, principal: Writer, key: Idempo
     A plan that is legal and has a price is stored, and can be measured against by its ``plan_id``.
     """
     once = Once(state.store, principal, key, "POST /v1/predictions", body)
-    return once.run(lambda: json_response(Predictions(items=[_result(state.store, item) for item in body.items]), 200))
+    return once.run(lambda: json_response(_results(state.store, body), 200))
 
 
-def _result(store: Store, item: PredictionItem) -> PredictionResult:
+def _results(store: Store, body: PredictionsBody) -> Predictions:
+    return Predictions(items=[_result(store, item, f"/items/{place}") for place, item in enumerate(body.items)])
+
+
+def _result(store: Store, item: PredictionItem, pointer: str) -> PredictionResult:
     try:
         checked = check_fields(check_question(item), item.plan)
     except InvalidInput as error:
-        return PredictionResult.model_validate({"status": None, "problem": problem_of_input(error)})
+        return PredictionResult.model_validate({"status": None, "problem": problem_of_input(error, pointer)})
     return _verdict(store, checked)
 
 

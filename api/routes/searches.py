@@ -83,16 +83,22 @@ async def create_search(
     if earlier is not None:
         return earlier
     try:
-        response = await _create(request, body, state, principal, prefer)
+        response = await create(request, body, state, principal, prefer)
     except BaseException:
         await run_in_threadpool(once.forget)
         raise
     return await run_in_threadpool(once.keep, response)
 
 
-async def _create(
-    request: Request, body: SearchBody, state: State, principal: Principal, prefer: str | None
+async def create(
+    request: Request, body: SearchBody, state: State, principal: Principal, prefer: str | None = None
 ) -> Response:
+    """Ask; for the route above and for the page with the form.
+
+    Raises:
+        InvalidInput: a field is unusable.
+        Busy: too many searches wait.
+    """
     search, stored = await run_in_threadpool(_ask, body, state, principal)
     state.metrics.questions.labels(
         "stored" if search.state == "done" and stored else "joined" if stored else "new"
@@ -173,11 +179,22 @@ def get_search(request: Request, search_id: SearchId, state: Served, principal: 
     "/{search_id}/cancel",
     status_code=202,
     response_model=Search,
-    responses={200: {"model": Search, "description": "It is over."}, **problems(404)},
+    responses={200: {"model": Search, "description": "It is over."}, **problems(404, 413, 415)},
     summary="Stop a search",
 )
 def cancel_search(search_id: SearchId, state: Served, principal: Writer) -> Response:
     """A waiting search is cancelled at once, a running one in a moment; one that is over stays as it is."""
+    search = cancel(search_id, state, principal)
+    status = 200 if search.state in _OVER else 202
+    return Response(rendered(state, search), status, {"Location": f"/v1/searches/{search_id}"}, "application/json")
+
+
+def cancel(search_id: str, state: State, principal: Principal) -> records.Search:
+    """Cancel; for the route above and for the button of a page.
+
+    Raises:
+        ProblemRaised: there is no such search, or it is somebody else's.
+    """
     found = _look_up(state, search_id)
     if found is None:
         raise not_found("search", search_id)
@@ -188,8 +205,7 @@ def cancel_search(search_id: SearchId, state: Served, principal: Writer) -> Resp
     assert search is not None, "searches are never removed"
     state.runner.wake()
     state.waiters.changed(search_id)
-    status = 200 if search.state in _OVER else 202
-    return Response(rendered(state, search), status, {"Location": f"/v1/searches/{search_id}"}, "application/json")
+    return search
 
 
 def _existing(search_id: SearchId, state: Served, principal: Reader) -> records.Search:

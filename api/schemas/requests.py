@@ -5,17 +5,35 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from api.schemas.text import Fields, Id, Line, Log, Name
+from api.schemas.text import Fields, Given, Id, Line, Log, Name
 from planner.question import Question
 
 _WHOLE = 2**53
+_FIRST_YEAR, _LAST_YEAR = 2000, 2999
 
 Count = Annotated[int, Field(strict=True, ge=1, le=_WHOLE)]
-Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+# A measured figure below a millionth is none, and a ratio to it would be no number any more.
+Measured = Annotated[Number, Field(ge=1e-6, le=1e12)]
 Bytes = Annotated[int, Field(strict=True, ge=0, le=_WHOLE)]
 Conditions = Annotated[list[Line], Field(max_length=100)]
+
+
+def _text(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError("a moment as text is expected, 2026-11-29T12:00:00Z say")
+    return value
+
+
+def _of_our_time(moment: datetime) -> datetime:
+    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+        raise ValueError(f"it must lie in the years {_FIRST_YEAR} to {_LAST_YEAR}")
+    return moment
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_text), AfterValidator(_of_our_time)]
 
 LLAMA: dict[str, Any] = {
     "model": "llama-3.1-70b",
@@ -54,15 +72,13 @@ class Request(BaseModel):
 class ScenarioFields(Request):
     """What is given: model, cluster, batch, precision and framework."""
 
-    model: Annotated[Name | Fields, Field(description="A catalog name, or an object: a Hugging Face config.json, say.")]
-    cluster: Annotated[
-        Name | Fields, Field(description="A catalog name, or an object with the fields of a cluster file.")
-    ]
+    model: Annotated[Given, Field(description="A catalog name, or an object: a Hugging Face config.json, say.")]
+    cluster: Annotated[Given, Field(description="A catalog name, or an object with the fields of a cluster file.")]
     precision: Name = Question.precision
     optimizer: Name = Question.optimizer
     framework: Name = Question.framework
     framework_version: Name | None = None
-    min_free_gib: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    min_free_gib: Annotated[Number, Field(ge=0, le=1e6)] | None = None
 
 
 class SearchBody(ScenarioFields):
@@ -74,12 +90,12 @@ class SearchBody(ScenarioFields):
     global_batch_size: Count
     seq_len: Count
     objective: Literal["step_time", "cost", "fewest_devices"] = "step_time"
-    price_per_device_hour: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    price_per_device_hour: Annotated[Number, Field(gt=0, le=1e9)] | None = None
     pins: Annotated[Conditions, Field(examples=[["tp=8", "pp=4,8,16"]])] = []
     forbids: Annotated[Conditions, Field(examples=[["recompute=full"]])] = []
-    min_used: Annotated[float, Field(gt=0, le=1)] = Question.min_used
+    min_used: Annotated[Number, Field(gt=0, le=1)] = Question.min_used
     top: Annotated[int, Field(strict=True, ge=1, le=1000)] = Question.top
-    max_seconds: Annotated[float, Field(gt=0)] = Question.max_seconds
+    max_seconds: Annotated[Number, Field(gt=0)] = Question.max_seconds
     seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = Question.seed
 
 
@@ -149,8 +165,8 @@ class MeasurementBody(Request):
 
     plan_id: Id
     status: Literal["ok", "out_of_memory", "failed"] = "ok"
-    step_time_s: Seconds | None = None
-    tokens_per_s_per_device: Annotated[float, Field(gt=0, le=1e12)] | None = None
+    step_time_s: Measured | None = None
+    tokens_per_s_per_device: Measured | None = None
     peak_allocated_bytes: Bytes | None = None
     peak_reserved_bytes: Bytes | None = None
     steps: Count | None = None
@@ -158,16 +174,10 @@ class MeasurementBody(Request):
     environment: Fields = {}
     note: Line = ""
     log_tail: Log = ""
-    measured_at: Annotated[AwareDatetime, Field(description="Now, when left out.")] | None = None
+    measured_at: Annotated[Moment, Field(description="Now, when left out.")] | None = None
 
     @model_validator(mode="after")
     def _says_how_fast(self) -> MeasurementBody:
         if self.status == "ok" and self.step_time_s is None and self.tokens_per_s_per_device is None:
             raise ValueError("a run that is ok has a step_time_s or tokens_per_s_per_device")
-        return self
-
-    @model_validator(mode="after")
-    def _is_of_our_time(self) -> MeasurementBody:
-        if self.measured_at is not None and not datetime(2000, 1, 1).year <= self.measured_at.year <= 9000:
-            raise ValueError("measured_at must lie in 2000..9000")
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, StringConstraints
+from pydantic import AfterValidator, Discriminator, StringConstraints, Tag
 
 _DEEPEST = 24
 _MOST_VALUES = 20_000
@@ -50,3 +50,13 @@ Line = Annotated[str, StringConstraints(max_length=2_000), AfterValidator(_stora
 Log = Annotated[str, StringConstraints(max_length=65_536), AfterValidator(_storable)]
 Fields = Annotated[dict[str, Any], AfterValidator(_storable_object)]
 Id = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+
+GIVEN_AS = ("name", "object")
+
+
+def _given_as(value: Any) -> str:
+    return "object" if isinstance(value, dict) else "name"
+
+
+# Told apart first, so that what is wrong with one of the two is said once and not as if it were meant as the other.
+Given = Annotated[Annotated[Name, Tag("name")] | Annotated[Fields, Tag("object")], Discriminator(_given_as)]
