@@ -1,0 +1,169 @@
+"""Questions and answers that are remembered: the same question is the same, an answer comes back as it was given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from costmodel.fingerprint import calibration_id
+from db.store import Store
+from planner.question import Question
+from planner.resolving import request_of
+from planner.search.request import SearchRequest
+from planner.service import answer, answer_to, ask, remember, remembered
+from planner.stored.questions import OtherVersion, new_search, problem_key, stored_request
+
+NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
+ASKED: dict[str, Any] = {
+    "model": "llama-3-8b",
+    "cluster": "dgx-h100",
+    "devices": 64,
+    "global_batch_size": 256,
+    "seq_len": 8192,
+    "top": 4,
+}
+
+
+def question(**changes: Any) -> SearchRequest:
+    return request_of(Question(**(ASKED | changes)))
+
+
+def recalibrated(request: SearchRequest) -> SearchRequest:
+    """The same question under a calibration whose first parameter is a little larger."""
+    first, *others = request.scenario.calibration.parameters
+    rows = (first.model_copy(update={"value": first.value * 1.001}), *others)
+    calibration = request.scenario.calibration.model_copy(update={"parameters": rows})
+    return replace(request, scenario=request.scenario.model_copy(update={"calibration": calibration}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 7},
+        {"max_seconds": 5.0},
+        {"model": "LLAMA-3-8B"},
+        {"cluster": "DGX H100"},
+        {"framework_version": "core_r0.16"},
+        {"price_per_device_hour": 3.0},
+    ],
+    ids=str,
+)
+def test_what_does_not_change_the_answer_does_not_change_the_question(changes: dict[str, Any]) -> None:
+    assert problem_key(question(**changes)) == problem_key(question())
+
+
+def test_conditions_are_the_same_in_any_order_and_spelling() -> None:
+    one = question(pins=["tp=8,4", "pp=1..2", "mbs=1"], forbids=["recompute=full", "vpp=2"])
+    other = question(pins=["micro_batch_size=1", "pp=1..2", "TP=4,8"], forbids=["vpp=2", "recompute=full"])
+    assert problem_key(one) == problem_key(other)
+    assert problem_key(one) != problem_key(question(pins=["tp=8", "pp=1..2", "mbs=1"]))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"devices": 56},
+        {"top": 5},
+        {"min_used": 0.5},
+        {"objective": "fewest_devices"},
+        {"pins": ["tp=8"]},
+        {"forbids": ["tp=8"]},
+        {"min_free_gib": 20.0},
+        {"framework": "torchtitan"},
+        {"framework_version": "0.13"},
+        {"objective": "cost", "price_per_device_hour": 3.0},
+    ],
+    ids=str,
+)
+def test_what_changes_the_answer_changes_the_question(changes: dict[str, Any]) -> None:
+    assert problem_key(question(**changes)) != problem_key(question())
+
+
+def test_the_price_is_part_of_the_question_where_it_decides() -> None:
+    cheap, dear = (question(objective="cost", price_per_device_hour=price) for price in (2.0, 4.0))
+    assert problem_key(cheap) != problem_key(dear)
+
+
+def test_another_calibration_is_the_same_problem_and_another_search() -> None:
+    one, other = new_search(question(), None), new_search(recalibrated(question()), None)
+    assert one.problem_key == other.problem_key
+    assert one.key != other.key
+    assert one.scenario_id == other.scenario_id
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"model": "deepseek-v3", "devices": 512, "global_batch_size": 2048, "seq_len": 4096},
+        {"model": "llama-3.1-405b", "devices": 8},
+        {"objective": "fewest_devices"},
+        {"pins": ["pp=4", "vpp=1..2"]},
+    ],
+    ids=["dense", "experts", "infeasible", "fewest", "pipeline"],
+)
+def test_an_answer_comes_back_as_it_was_given(store: Store, changes: dict[str, Any]) -> None:
+    request = question(**changes)
+    given = answer_to(request)
+    kept = remember(store, request, given, now=NOW)
+    assert remembered(store, request) == kept
+    added = {"id", "state", "created_at", "started_at", "finished_at", "question", "earlier"}
+    assert kept.keys() - given.keys() == added
+    assert {key: kept[key] for key in given} == given
+    assert kept["state"] == "done"
+
+
+def test_a_stored_question_can_be_asked_again_anywhere(store: Store) -> None:
+    request = recalibrated(question(pins=["tp=1..8"], forbids=["recompute=full"], min_free_gib=12.5, seed=3))
+    asked = ask(store, request, now=NOW)
+    assert not asked.stored
+    with store.reading() as repos:
+        again = stored_request(repos, asked.search)
+    assert again == request
+    assert new_search(again, None).key == asked.search.key
+
+
+def test_a_search_asked_of_other_code_is_not_run(store: Store) -> None:
+    asked = ask(store, question(), now=NOW)
+    older = replace(asked.search, cost_model_version="0.0.9+00000000")
+    with store.reading() as repos, pytest.raises(OtherVersion, match="0.0.9"):
+        stored_request(repos, older)
+
+
+def test_a_changed_calibration_is_visible(store: Store) -> None:
+    first = question()
+    old = remember(store, first, answer_to(first), now=NOW)
+    second = recalibrated(first)
+    assert remembered(store, second) is None
+    new = remember(store, second, answer_to(second), now=NOW.replace(hour=13))
+    assert new["id"] != old["id"]
+    (told,) = new["earlier"]
+    assert told["id"] == old["id"]
+    assert told["best"] == old["best"]
+    assert told["calibration_id"] == calibration_id(first.scenario.calibration) != new["search"]["calibration_id"]
+    # What was answered first stays as it was given.
+    assert answer(store, old["id"]) == old
+    assert {plan["id"] for plan in new["plans"]}.isdisjoint(plan["id"] for plan in old["plans"])
+
+
+def test_a_proven_answer_serves_any_seed_and_deadline_and_is_not_searched_twice(store: Store) -> None:
+    request = question()
+    kept = remember(store, request, answer_to(request), now=NOW)
+    for changes in ({"seed": 9}, {"max_seconds": 1.0}, {"max_seconds": 3000.0}):
+        asked = ask(store, question(**changes), now=NOW)
+        assert asked.stored
+        assert asked.search.id == kept["id"]
+
+
+def test_an_answer_that_was_cut_serves_no_longer_deadline(store: Store) -> None:
+    request = question(max_seconds=5.0)
+    cut = answer_to(request) | {"status": "feasible", "proven_top_k": False}
+    kept = remember(store, request, cut, now=NOW)
+    shorter = remembered(store, question(max_seconds=2.0))
+    assert shorter is not None
+    assert shorter["id"] == kept["id"]
+    assert remembered(store, question(max_seconds=6.0)) is None
+    assert remembered(store, question(max_seconds=2.0, seed=1)) is None
