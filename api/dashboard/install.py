@@ -1,0 +1,17 @@
+"""Puts the pages into the application."""
+
+from __future__ import annotations
+
+from fastapi import Depends, FastAPI
+
+from api.dashboard import assets, routes
+from api.dashboard.error_pages import ErrorPages, unexpected
+from api.routes.common import given_once
+
+
+def install(app: FastAPI) -> None:
+    """Add pages, their files, and error pages around the whole application; call it after other middleware is in."""
+    app.include_router(routes.router, dependencies=[Depends(given_once)])
+    app.include_router(assets.router)
+    app.add_middleware(ErrorPages)
+    app.add_exception_handler(Exception, unexpected(app.exception_handlers[Exception]))

@@ -1,0 +1,130 @@
+"""The ranked table of an answer: its columns in groups, and a row of texts for every plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from api.dashboard.words import number, percent, seconds
+from costmodel.layers import COMMUNICATION
+from costmodel.stages import shortened
+from planner.cli.report import sharding
+
+Json = dict[str, Any]
+
+_GIB = 2**30
+_EXCHANGES = {"p2p": "ring", "all_gather": "gather", "a2a": "a2a"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column; ``meaning`` explains its header."""
+
+    name: str
+    meaning: str
+    unit: str = ""
+    words: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Columns that belong together."""
+
+    name: str
+    columns: tuple[Column, ...]
+
+
+GROUPS = (
+    Group(
+        name="Speed",
+        columns=(
+            Column(name="step", unit="s", meaning="Predicted time of one optimizer step."),
+            Column(name="interval", unit="s", meaning="Where the step time is expected to lie."),
+            Column(name="tokens", unit="/s/device", meaning="Tokens per second and device."),
+            Column(
+                name="MFU",
+                unit="%",
+                meaning="The model's FLOPs over the accelerators' peak; recomputation not counted.",
+            ),
+        ),
+    ),
+    Group(
+        name="Mesh",
+        columns=(
+            Column(name="tp", meaning="Tensor parallel: a layer is split over so many devices."),
+            Column(name="cp", meaning="Context parallel: a sequence is."),
+            Column(name="cp by", meaning="How cp exchanges keys and values: ring, all-gather, all-to-all.", words=True),
+            Column(name="pp", meaning="Pipeline stages."),
+            Column(name="vpp", meaning="Chunks of layers per stage (interleaving)."),
+            Column(name="dp", meaning="Data parallel replicas."),
+            Column(name="ep", meaning="Expert parallel: the experts are spread over so many devices."),
+            Column(name="etp", meaning="Tensor parallel inside an expert."),
+        ),
+    ),
+    Group(
+        name="Batch and state",
+        columns=(
+            Column(name="mbs", meaning="Sequences of a micro-batch."),
+            Column(name="m", meaning="Micro-batches per step and replica."),
+            Column(name="ZeRO", meaning="Sharding stage over dp; '2 over 8' shards within groups of 8.", words=True),
+            Column(name="layers", meaning="Layers of each pipeline stage; 8x14 is 14 stages of 8.", words=True),
+            Column(name="recompute", meaning="Activations that are computed again.", words=True),
+        ),
+    ),
+    Group(
+        name="Costs",
+        columns=(
+            Column(name="bubble", unit="%", meaning="Share of the step in which the pipeline waits."),
+            Column(name="exposed", unit="%", meaning="Share of the step in which communication is not hidden."),
+            Column(name="peak", unit="GiB", meaning="Memory allocated on the fullest device."),
+            Column(name="devices", meaning="Devices that the plan uses."),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A plan: cells in the order of the columns."""
+
+    rank: int
+    plan_id: str
+    cells: tuple[str, ...]
+
+
+def rows_of(plans: list[Json]) -> list[Row]:
+    """A row for every plan of an answer."""
+    names = [column.name for group in GROUPS for column in group.columns]
+    found: list[Row] = []
+    for entry in plans:
+        cells = _cells(entry["plan"], entry["prediction"])
+        found.append(Row(rank=entry["rank"], plan_id=entry["id"], cells=tuple(cells[name] for name in names)))
+    return found
+
+
+def usable_gib(plans: list[Json]) -> str:
+    """What a device has for a plan: the same for all of them."""
+    return f"{plans[0]['prediction']['memory']['usable_bytes'] / _GIB:.1f}"
+
+
+def _cells(plan: Json, prediction: Json) -> dict[str, str]:
+    step = prediction["step_time_s"]
+    low, high = prediction["step_time_interval_s"]
+    exposed = sum(part for term, part in prediction["time"].items() if term.endswith(COMMUNICATION))
+    return {
+        "step": seconds(step),
+        "interval": f"{seconds(low)}–{seconds(high)}",
+        "tokens": number(prediction["tokens_per_s_per_device"]),
+        "MFU": percent(prediction["mfu"]),
+        "cp by": "" if plan["cp"] == 1 else _EXCHANGES[plan["cp_comm_type"]],
+        **{axis: str(plan[axis]) for axis in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")},
+        "mbs": str(plan["micro_batch_size"]),
+        "m": str(plan["num_microbatches"]),
+        "ZeRO": sharding(plan),
+        "layers": shortened(plan["layers_per_stage"]),
+        "recompute": plan["recompute"],
+        "bubble": percent(prediction["time"].get("bubble", 0.0) / step),
+        "exposed": percent(exposed / step),
+        "peak": f"{prediction['memory']['peak_bytes'] / _GIB:.1f}",
+        "devices": number(plan["devices_used"]),
+    }

@@ -1,0 +1,53 @@
+"""Templates, and who gets a page rather than JSON. Everything put into a template is escaped."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, Response
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from api.dashboard import words
+from api.dashboard.assets import assets
+
+# The same address answers with either, so caches must keep the two apart.
+_VARY = "Accept"
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("api.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.globals["asset"] = lambda name: assets()[name].address
+    for name in ("number", "age", "moment", "seconds", "best", "listed_result"):
+        environment.filters[name] = getattr(words, name)
+    return environment
+
+
+def html(template: str, **values: Any) -> str:
+    """A template with its values."""
+    return _environment().get_template(template).render(values)
+
+
+def page(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page that is asked for again each time."""
+    return HTMLResponse(html(template, **values), status, {"Cache-Control": "private, no-cache", "Vary": _VARY})
+
+
+def twin(response: Response) -> Response:
+    """The API's answer at a page's address."""
+    response.headers["Vary"] = _VARY
+    return response
+
+
+def wants_json(request: Request) -> bool:
+    """Whether the JSON twin is asked for: by the path, or by name in ``Accept``."""
+    return request.url.path.endswith(".json") or "application/json" in request.headers.get("accept", "").lower()

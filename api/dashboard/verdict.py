@@ -1,0 +1,146 @@
+"""What an answer says, in words: the verdict with its proof, the question, and what the numbers rest on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from api.dashboard.words import best, gap, number, percent, seconds
+
+Json = dict[str, Any]
+
+_GIB = 2**30
+_MESH = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")
+_OBJECTIVES = {"step_time": "least time of a step", "cost": "least cost of a step", "fewest_devices": "fewest devices"}
+_PROVENANCE = {
+    "analytic": "from formulas and data sheets; nothing like it was measured",
+    "calibrated": "from formulas whose parameters were fitted to measured runs",
+    "measured": "from a measurement of this very plan",
+}
+
+
+Tone = Literal["good", "fair", "bad", "waiting"]
+
+# Of searches without an answer, and of answers without a plan.
+_IN_WORDS: dict[str, tuple[Tone, str, str]] = {
+    "queued": ("waiting", "Waiting", "The search starts as soon as a slot is free."),
+    "running": (
+        "waiting",
+        "Searching",
+        "If the deadline comes before the proof, the best plan so far is the answer.",
+    ),
+    "cancelled": ("fair", "Cancelled", "The search was stopped before it had an answer; ask again to start it anew."),
+    "infeasible": (
+        "bad",
+        "Nothing fits",
+        "No plan of the space searched is legal and fits; that is proven.",
+    ),
+    "unknown": (
+        "fair",
+        "No plan was found before the deadline",
+        "That is no proof that there is none: give it more seconds.",
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """How a search stands.
+
+    Attributes:
+        tone: how it is coloured; the words say the same.
+        figure: the best plan's value, with its unit.
+    """
+
+    tone: Tone
+    title: str
+    text: str
+    figure: str = ""
+
+
+def verdict(answer: Json) -> Verdict:
+    """Of a search in any state; ``answer`` is the API's."""
+    state = answer["state"]
+    if state == "failed":
+        detail = (answer["problem"] or {}).get("detail")
+        return Verdict(tone="bad", title="The search failed", text=str(detail or "The server's log says why."))
+    known = _IN_WORDS.get(answer["status"] if state == "done" else state)
+    if known is not None:
+        tone, title, text = known
+        return Verdict(tone=tone, title=title, text=text)
+    return _proven(answer) if answer["status"] == "optimal" else _cut(answer)
+
+
+def _proven(answer: Json) -> Verdict:
+    text = _best_plan(answer)
+    if not answer["proven_top_k"]:
+        text += " The list below the best plan was cut by the deadline."
+    figure = best(answer["best"], answer["objective"])
+    return Verdict(tone="good", title="Proven best of the space searched", text=text, figure=figure)
+
+
+def _cut(answer: Json) -> Verdict:
+    far, text = "how far from the best is not known", ""
+    if answer["gap"] is not None:
+        far = f"at most {gap(answer['gap'])} from the best"
+        text = f"No plan can be below {best(answer['bound'], answer['objective'])}. "
+    text = f"{_best_plan(answer)} {text}More seconds may find a better one, or the proof."
+    figure = best(answer["best"], answer["objective"])
+    return Verdict(tone="fair", title=f"Cut by the deadline: {far}", text=text, figure=figure)
+
+
+def _best_plan(answer: Json) -> str:
+    plan, prediction = answer["plans"][0]["plan"], answer["plans"][0]["prediction"]
+    mesh = ", ".join(f"{axis} {plan[axis]}" for axis in _MESH if plan[axis] > 1 or axis == "dp")
+    speed = f"{number(prediction['tokens_per_s_per_device'])} tokens/s/device at {percent(prediction['mfu'])} % MFU"
+    return f"{mesh}: {speed}."
+
+
+def headline(scenario: Json) -> str:
+    """Model, devices and cluster."""
+    return f"{scenario['model']} on {number(scenario['devices'])} × {scenario['accelerator']}"
+
+
+def question(answer: Json) -> list[tuple[str, str]]:
+    """The rest of the question, as names and values."""
+    scenario, asked = answer["scenario"], answer["question"]
+    found = [
+        ("Cluster", scenario["cluster"]),
+        ("Parameters", f"{scenario['params'] / 1e9:.1f} B"),
+        ("Batch", f"{number(scenario['global_batch_size'])} sequences of {number(scenario['seq_len'])} tokens"),
+        ("Precision", f"{scenario['precision']}, {scenario['optimizer']}"),
+        ("Framework", f"{scenario['framework_title']} {scenario['framework_version']}"),
+        ("Objective", _OBJECTIVES.get(asked["objective"], asked["objective"])),
+    ]
+    if asked["objective"] == "cost" and asked["price_per_device_hour"] is not None:
+        found.append(("Price", f"{asked['price_per_device_hour']:g} per device and hour"))
+    for name, conditions in (("Pins", asked["pins"]), ("Forbids", asked["forbids"])):
+        if conditions:
+            found.append((name, ", ".join(conditions)))
+    if asked["min_free_bytes"]:
+        found.append(("Kept free", f"{asked['min_free_bytes'] / _GIB:.1f} GiB per device"))
+    found.append(("Devices used", f"at least {asked['min_used']:.0%}"))
+    found.append(("Asked for", f"{asked['top']} plans within {asked['max_seconds']:g} s"))
+    return found
+
+
+def basis(answer: Json) -> list[tuple[str, str]]:
+    """What an answer's numbers rest on, as names and values."""
+    facts, scenario = answer["search"], answer["scenario"]
+    found: list[tuple[str, str]] = []
+    if answer["plans"]:
+        prediction = answer["plans"][0]["prediction"]
+        low, high = prediction["step_time_interval_s"]
+        count = answer["plans_within"]
+        lie = "1 plan lies" if count == 1 else f"at least {number(count)} plans lie"
+        found = [
+            ("Best plan", f"{seconds(low)} to {seconds(high)} s per step; {lie} within that interval"),
+            ("Prediction", f"{prediction['provenance']}: {_PROVENANCE[prediction['provenance']]}"),
+        ]
+    found.append(("Calibration", f"{facts['calibration']} ({facts['calibration_id'][:8]})"))
+    if scenario["not_calibrated"]:
+        general = ", ".join(scenario["not_calibrated"])
+        found.append(("Not calibrated", f"general values, none of {scenario['accelerator']}, for {general}"))
+    found.append(("Cost model", f"{facts['cost_model']}, search {facts['search_version']}"))
+    work = f"{number(facts['meshes'])} meshes, {number(facts['plans_considered'])} plans priced"
+    return [*found, ("Search", f"{work} in {facts['elapsed_s']:.2f} s, seed {facts['seed']}")]

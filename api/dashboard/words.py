@@ -1,0 +1,90 @@
+"""Numbers, moments and states as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+_STEPS = {
+    "queued": "Waiting for a free slot.",
+    "running": "Started.",
+    "candidates": "{legal} of {meshes} meshes pass the framework's rules.",
+    "relaxed": "Lower bounds are known.",
+    "incumbents": "{plans} plans priced; the best so far takes {best}.",
+    "listed": "{decisions} decisions listed; the best so far takes {best}.",
+}
+_SECONDS_OF = ((86_400, "day"), (3_600, "h"), (60, "min"))
+
+
+def number(value: float | None) -> str:
+    """A whole number with its thousands set apart."""
+    return "" if value is None else f"{value:,.0f}"
+
+
+def seconds(value: float) -> str:
+    """Three decimals for what takes less than a thousand seconds."""
+    return f"{value:.3f}" if value < 1000 else f"{value:,.0f}"
+
+
+def percent(share: float) -> str:
+    """A share as per cent, without the sign: that stands in the header."""
+    return f"{100 * share:.1f}"
+
+
+def gap(share: float) -> str:
+    """How far from the best, rounded up, so that nothing is claimed that was not proven."""
+    return "less than 0.1 %" if share < 0.001 else f"{-(-share * 1000 // 1) / 10:.1f} %"
+
+
+def best(value: float | None, objective: str) -> str:
+    """What was minimised, with its unit; a cost is in the currency of the price."""
+    if value is None:
+        return ""
+    if objective == "cost":
+        return f"{value:,.2f} per step"
+    if objective == "fewest_devices":
+        return "1 device" if value == 1 else f"{value:,.0f} devices"
+    return f"{seconds(value)} s"
+
+
+def moment(value: datetime | str | None) -> str:
+    """To the second, in UTC."""
+    if value is None:
+        return ""
+    return _aware(value).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def age(value: datetime | str, now: datetime) -> str:
+    """How long ago."""
+    past = max((now - _aware(value)).total_seconds(), 0.0)
+    for length, unit in _SECONDS_OF:
+        if past >= length:
+            count = int(past // length)
+            return f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''} ago"
+    return "just now" if past < 5 else f"{int(past)} s ago"
+
+
+def listed_result(search: Any) -> str:
+    """A search's result in a word or two; empty until there is one."""
+    if search.status is None:
+        return ""
+    if search.status == "optimal":
+        return "proven best"
+    if search.status == "feasible":
+        return "cut" if search.gap is None else f"cut, within {gap(search.gap)}"
+    return "nothing fits" if search.status == "infeasible" else "cut, no plan"
+
+
+def step(kind: str, figures: dict[str, Any], objective: str) -> str:
+    """Where a running search is, after its last event; empty for events without words."""
+    shown = {name: number(value) for name, value in figures.items() if type(value) in (int, float)}
+    if "best" in figures:
+        shown["best"] = best(figures["best"], objective) or "unknown"
+    try:
+        return _STEPS[kind].format_map(shown)
+    except KeyError:
+        return ""
+
+
+def _aware(value: datetime | str) -> datetime:
+    return datetime.fromisoformat(value) if isinstance(value, str) else value
