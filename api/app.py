@@ -12,16 +12,15 @@ from types import FrameType
 from typing import Any
 
 from fastapi import Depends, FastAPI
-from fastapi.openapi.utils import get_openapi
 
 from api import problems
 from api.auth import DOCUMENTED
 from api.dashboard.install import install as install_pages
+from api.documentation import DESCRIPTION, openapi_of
 from api.metrics import Metrics
 from api.middleware import RequestMiddleware
 from api.routes import catalog, health, measurements, plans, predictions, searches
 from api.routes.common import given_once
-from api.schemas.answers import Problem
 from api.settings import Settings
 from api.state import State, Waiters
 from db.store import Store
@@ -29,10 +28,6 @@ from planner.serving import search_runner
 
 _ENDS_WITHIN_S = 5.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_DESCRIPTION = (
-    "Ranked, feasible training plans for a model on a cluster. Long work is answered with 202 and a `Location` to "
-    "poll, listen to or wait for; errors are RFC 9457 problems; 'nothing fits' is an answer with its reasons."
-)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -65,7 +60,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPI(
         title="Parallelism planner",
         version=metadata.version("parallelism-planner"),
-        description=_DESCRIPTION,
+        description=DESCRIPTION,
         lifespan=lifespan,
         # FastAPI's own pages load scripts from a host on the internet.
         docs_url=None,
@@ -85,23 +80,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for router in (searches.router, plans.router, predictions.router, measurements.router, catalog.router):
         app.include_router(router, dependencies=[*DOCUMENTED, Depends(given_once)])
     install_pages(app)
-    app.openapi = _openapi_of(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend the document
+    app.openapi = openapi_of(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend the document
     return app
-
-
-def _openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
-    """The OpenAPI document with the schema of problems, which no route returns as a model."""
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-            schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-            schemas = document.setdefault("components", {}).setdefault("schemas", {})
-            schemas |= schema.pop("$defs", {}) | {"Problem": schema}
-            app.openapi_schema = document
-        return app.openapi_schema
-
-    return openapi
 
 
 class _told_at_once:  # used as a context manager, like a function

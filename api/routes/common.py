@@ -15,13 +15,13 @@ from api.state import State, state_of
 Served = Annotated[State, Depends(state_of)]
 SearchId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$", description="The id of a search.")]
 PlanId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$", description="The id of a plan: its fingerprint.")]
-Named = Annotated[str, Path(max_length=200, pattern=r"^[^\x00]+$")]
+Named = Annotated[str, Path(max_length=200, pattern=r"^[^\x00]+$", description="A name that the list has.")]
 
 # The plans of a comparison.
 _MANY = frozenset({"plan"})
 _PROBLEM: dict[str, Any] = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 _REASONS = {
-    304: "The client has this very body already.",
+    304: "The client has this very body already: `If-None-Match` named its `ETag`.",
     400: "The body is no JSON.",
     401: "An API key is needed.",
     403: "The API key does not allow this.",

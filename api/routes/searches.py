@@ -35,7 +35,19 @@ _RETRY_AFTER = {"Retry-After": "1"}
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?")
 _NEWEST_FIRST = "-created_at"
 
-Prefer = Annotated[str | None, Header(max_length=200, description="`wait=N`: seconds to wait for the answer.")]
+Prefer = Annotated[
+    str | None,
+    Header(
+        alias="Prefer",
+        max_length=200,
+        description="`wait=N`: wait N seconds for the answer, 60 at most (RFC 7240).",
+        examples=["wait=30"],
+    ),
+]
+LastEventId = Annotated[
+    int | None,
+    Header(alias="Last-Event-ID", ge=0, le=2**31 - 1, description="The number of the last event that was seen."),
+]
 
 
 class SearchesQuery(PageQuery):
@@ -225,9 +237,13 @@ async def search_events(
     request: Request,
     state: Served,
     search: Annotated[records.Search, Depends(_existing)],
-    last_event_id: Annotated[int | None, Header(ge=0, le=2**31 - 1)] = None,
+    last_event_id: LastEventId = None,
 ) -> AsyncIterable[ServerSentEvent]:
-    """Ends with the search. Events are numbered: whoever comes back with ``Last-Event-ID`` gets what was missed."""
+    """Ends with the search. Events are numbered: whoever comes back with ``Last-Event-ID`` gets what was missed.
+
+    First ``queued`` and ``running``, then how far it is (``candidates``, ``relaxed``, ``incumbents``, ``listed``), in
+    the end one of ``done``, ``failed`` and ``cancelled``; there may be other steps one day. ``data`` is a JSON object.
+    """
     last = last_event_id or 0
     while not state.stopping.is_set():
         found = await run_in_threadpool(_events_after, state, search.id, last)

@@ -66,19 +66,24 @@ OWN_MODEL: dict[str, Any] = {
 class Request(BaseModel):
     """Any body: unknown fields are refused, and so are NaN and infinities."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class ScenarioFields(Request):
     """What is given: model, cluster, batch, precision and framework."""
 
-    model: Annotated[Given, Field(description="A catalog name, or an object: a Hugging Face config.json, say.")]
-    cluster: Annotated[Given, Field(description="A catalog name, or an object with the fields of a cluster file.")]
-    precision: Name = Question.precision
-    optimizer: Name = Question.optimizer
-    framework: Name = Question.framework
+    model: Given
+    """A name that `GET /v1/models` lists, or an object: a Hugging Face config.json, say."""
+    cluster: Given
+    """A name that `GET /v1/clusters` lists, or an object: the fields of a cluster file, those of `extends` left out."""
+    precision: Annotated[Name, Field(examples=["bf16", "fp8"])] = Question.precision
+    optimizer: Annotated[Name, Field(examples=["adamw", "muon"])] = Question.optimizer
+    framework: Annotated[Name, Field(examples=["megatron-core", "torchtitan"])] = Question.framework
+    """Whose rules and habits hold: what it can't run is no plan."""
     framework_version: Name | None = None
+    """The newest that is known, when left out."""
     min_free_gib: Annotated[Number, Field(ge=0, le=1e6)] | None = None
+    """GiB of a device's memory that stay free; a part of it that suits the framework, when left out."""
 
 
 class SearchBody(ScenarioFields):
@@ -87,27 +92,34 @@ class SearchBody(ScenarioFields):
     model_config = ConfigDict(json_schema_extra={"examples": [LLAMA, OWN_MODEL]})
 
     devices: Count
+    """Devices that there are; at most 10,000,000."""
     global_batch_size: Count
+    """Sequences per step, over all devices; at most 100,000,000. Never changed by the search."""
     seq_len: Count
+    """Tokens per sequence; at most 100,000,000."""
     objective: Literal["step_time", "cost", "fewest_devices"] = "step_time"
+    """What the best plan has least of; `cost` needs a price."""
     price_per_device_hour: Annotated[Number, Field(gt=0, le=1e9)] | None = None
-    pins: Annotated[Conditions, Field(examples=[["tp=8", "pp=4,8,16"]])] = []
+    """The cluster's own price, when left out; in any currency."""
+    pins: Annotated[Conditions, Field(examples=[["tp=8", "pp=4,8,16", "dp=4.."]])] = []
+    """What every plan must have: `AXIS=VALUE`, `AXIS=VALUE,VALUE` or `AXIS=LOW..HIGH` with an end left out or not."""
     forbids: Annotated[Conditions, Field(examples=[["recompute=full"]])] = []
+    """What no plan may have, written the same way."""
     min_used: Annotated[Number, Field(gt=0, le=1)] = Question.min_used
+    """Share of the devices that a plan has to use."""
     top: Annotated[int, Field(strict=True, ge=1, le=1000)] = Question.top
+    """How many plans are wanted."""
     max_seconds: Annotated[Number, Field(gt=0)] = Question.max_seconds
+    """After that the best so far is the answer; servers allow 300 at most."""
     seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = Question.seed
+    """The same seed searches in the same order; it can't change a proven answer."""
 
 
 class PredictionItem(ScenarioFields):
     """A plan and what it runs on. What the plan says of batch, sequence and devices need not be said again."""
 
-    plan: Annotated[
-        Fields,
-        Field(
-            description="The fields of a plan, as `plan.json` holds them; what follows from the others may be left out."
-        ),
-    ]
+    plan: Fields
+    """The fields of a plan (`PlanFields`); what follows from the others may be left out."""
     devices: Count | None = None
     global_batch_size: Count | None = None
     seq_len: Count | None = None
@@ -164,17 +176,24 @@ class MeasurementBody(Request):
     )
 
     plan_id: Id
+    """A stored plan's: from an answer, or from `POST /v1/predictions`."""
     status: Literal["ok", "out_of_memory", "failed"] = "ok"
     step_time_s: Measured | None = None
+    """Seconds per optimizer step, of steps after the first ones."""
     tokens_per_s_per_device: Measured | None = None
+    """Over the devices that the plan uses."""
     peak_allocated_bytes: Bytes | None = None
     peak_reserved_bytes: Bytes | None = None
     steps: Count | None = None
+    """How many steps were measured."""
     job_id: Name | None = None
+    """The scheduler's, to find it again."""
     environment: Fields = {}
+    """Versions and settings, as you like."""
     note: Line = ""
     log_tail: Log = ""
-    measured_at: Annotated[Moment, Field(description="Now, when left out.")] | None = None
+    measured_at: Moment | None = None
+    """Now, when left out."""
 
     @model_validator(mode="after")
     def _says_how_fast(self) -> MeasurementBody:

@@ -1,0 +1,66 @@
+"""What is answered. Units are in the names. Fields that are not required may be absent."""
+
+from __future__ import annotations
+
+from api.schemas.answers.base import Answer, Problem, ProblemError
+from api.schemas.answers.catalog import (
+    CalibrationDetails,
+    Calibrations,
+    ClusterDetails,
+    Clusters,
+    ListedCalibration,
+    ListedCluster,
+    ListedModel,
+    ModelDetails,
+    Models,
+)
+from api.schemas.answers.measurements import Measurement, MeasurementList
+from api.schemas.answers.plans import (
+    Comparison,
+    Difference,
+    ListedPlan,
+    PlanAxes,
+    PlanFields,
+    PlanFigures,
+    PlanList,
+    Prediction,
+    PredictionResult,
+    Predictions,
+    StoredPlan,
+    TermDifference,
+    Violation,
+)
+from api.schemas.answers.searches import ListedSearch, Search, SearchList
+
+__all__ = [
+    "Answer",
+    "CalibrationDetails",
+    "Calibrations",
+    "ClusterDetails",
+    "Clusters",
+    "Comparison",
+    "Difference",
+    "ListedCalibration",
+    "ListedCluster",
+    "ListedModel",
+    "ListedPlan",
+    "ListedSearch",
+    "Measurement",
+    "MeasurementList",
+    "ModelDetails",
+    "Models",
+    "PlanAxes",
+    "PlanFields",
+    "PlanFigures",
+    "PlanList",
+    "Prediction",
+    "PredictionResult",
+    "Predictions",
+    "Problem",
+    "ProblemError",
+    "Search",
+    "SearchList",
+    "StoredPlan",
+    "TermDifference",
+    "Violation",
+]

@@ -1,0 +1,223 @@
+"""Answers about plans: one, many, side by side, and those that a client has itself."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from api.schemas.answers.base import Absent, Answer, CostModel, Next, Problem
+from api.schemas.text import Id
+
+Verdict = Literal["fits", "at_risk", "too_big", "not_priced", "illegal"]
+
+
+class PlanAxes(Answer):
+    """How the step is cut over the devices."""
+
+    tp: int
+    """Tensor-parallel degree."""
+    pp: int
+    """Pipeline stages."""
+    vpp: int
+    """Model chunks per pipeline stage (virtual stages); 1 is none."""
+    cp: int
+    """Context-parallel degree: parts that a sequence is cut into."""
+    cp_comm_type: str
+    """How context-parallel ranks exchange keys and values: p2p, all_gather, a2a, ..."""
+    ep: int
+    """Expert-parallel degree; on a mesh of its own, so it is no factor of the others."""
+    etp: int
+    """Tensor-parallel degree inside experts."""
+    dp: int
+    """Data-parallel degree: dp_replicate * dp_shard."""
+    dp_replicate: int
+    """Copies of the sharded state."""
+    dp_shard: int
+    """Devices that one copy of the state is sharded over."""
+    zero_stage: int
+    """What is sharded: 0 nothing, 1 optimizer state, 2 also gradients, 3 also parameters."""
+    micro_batch_size: int
+    """Sequences per micro-batch and data-parallel rank."""
+    num_microbatches: int
+    """Micro-batches per step and data-parallel rank."""
+    devices_used: int
+    """Devices in the mesh; the others idle."""
+    schedule: str
+    """Pipeline schedule: 1f1b, interleaved_1f1b, ..."""
+    recompute: str
+    """Activations that are computed again in the backward pass: none, selective or full."""
+    offload: str
+    """What is kept in host memory."""
+
+
+class PlanFields(PlanAxes):
+    """A whole plan, flat: what ``plan.json`` holds."""
+
+    sequence_parallel: bool
+    global_batch_size: int
+    """Sequences per step, over all devices."""
+    seq_len: int
+    """Tokens per sequence."""
+    layers_per_stage: list[int]
+    """Decoder layers of every pipeline stage, in order; they sum to the model's."""
+    layers_per_chunk: list[list[int]] | None
+    """The same for every chunk of every stage; null when vpp is 1."""
+    recompute_modules: list[str]
+    """What selective recompute computes again."""
+    recomputed_layers_per_stage: list[int]
+    """Layers that full recompute computes again, for every stage."""
+    precision: str
+    optimizer: str
+    framework: str
+    framework_version: str
+
+
+class Memory(Answer):
+    """Bytes per device."""
+
+    peak_bytes: int
+    """On the fullest stage."""
+    usable_bytes: int
+    """What a plan may take: the device's memory without what is kept free."""
+    stages: list[dict[str, int]]
+    """Bytes by term, for every pipeline stage."""
+
+
+class Prediction(Answer):
+    """What the cost model says of a plan."""
+
+    step_time_s: float
+    """Seconds per optimizer step."""
+    step_time_interval_s: Annotated[list[float], Field(min_length=2, max_length=2)]
+    """Low and high end of where the step time is expected."""
+    tokens_per_s_per_device: float
+    """Over the devices that are used."""
+    mfu: float
+    """Model FLOPs utilization, a share of 1."""
+    hfu: float
+    """The same with what is recomputed counted as well."""
+    time: dict[str, float]
+    """Seconds by term; they sum to step_time_s."""
+    memory: Memory
+    provenance: Literal["analytic", "calibrated", "measured"]
+    """What the times rest on, from general formulas to runs of this very kind."""
+
+
+class PlanFigures(Answer):
+    """What lists of plans can be sorted by."""
+
+    step_time_s: float
+    tokens_per_s_per_device: float
+    mfu: float
+    peak_bytes: int
+
+
+class ListedPlan(Answer):
+    """A plan in a list."""
+
+    id: Id
+    scenario_id: Id
+    calibration_id: Id
+    cost_model: CostModel
+    model: str
+    cluster: str
+    accelerator: str
+    devices: int
+    """Devices that there are; `axes.devices_used` says how many the plan uses."""
+    global_batch_size: int
+    seq_len: int
+    precision: str
+    framework: str
+    axes: PlanAxes
+    figures: PlanFigures
+    created_at: datetime
+
+
+class PlanList(Answer):
+    """A page of plans."""
+
+    items: list[ListedPlan]
+    next: Next
+
+
+class StoredPlan(Answer):
+    """A plan with its prediction. It never changes: its id is the fingerprint of all of it."""
+
+    id: Id
+    scenario_id: Id
+    """Fingerprint of what was given: model, cluster, devices, batch, precision, framework."""
+    calibration_id: Id
+    cost_model: CostModel
+    created_at: datetime
+    plan: PlanFields
+    prediction: Prediction
+
+
+class Difference(Answer):
+    """A field that differs between the compared plans: its value in each of them, in their order."""
+
+    field: str
+    values: list[Any]
+
+
+class TermDifference(Answer):
+    """A term of time (seconds) or memory (bytes on the fullest stage), in each plan, in their order."""
+
+    term: str
+    values: list[float]
+
+
+class Comparison(Answer):
+    """Plans side by side."""
+
+    plans: list[StoredPlan]
+    """In the order in which they were asked for."""
+    same_scenario: bool
+    """Whether they answer the same question; otherwise their times are of different work."""
+    same_calibration: bool
+    """Whether they were predicted by the same code and calibration."""
+    axes: list[Difference]
+    time_s: list[TermDifference]
+    """Every term of time, the largest difference first."""
+    memory_bytes: list[TermDifference]
+    """Every term of memory on the fullest stage, the largest difference first."""
+    fastest: Id
+    fastest_by: float
+    """How much less time the fastest takes than the next, as a share of the latter."""
+    intervals_overlap: bool
+    """Whether the predicted intervals of these two overlap: then a run may well turn out the other way round."""
+
+
+class Violation(Answer):
+    """A rule that a plan breaks."""
+
+    rule: str
+    """Its name: a slug that stays the same."""
+    reason: str
+    """The rule with the plan's numbers."""
+
+
+class PredictionResult(Answer):
+    """One item of a batch: a verdict with its prediction, or the problem with the item."""
+
+    status: Verdict | None
+    """`at_risk` fits so closely that it may run out of memory; `not_priced` is legal, but its time has no model;
+    null when the item has a `problem`."""
+    plan_id: Id | Absent = None
+    """Where the plan is stored; absent when it is illegal or has no price."""
+    plan: PlanFields | Absent = None
+    """The plan with everything that follows from what was given."""
+    prediction: Prediction | Absent = None
+    violations: list[Violation] | Absent = None
+    """The rules that it breaks."""
+    warnings: list[str] | Absent = None
+    problem: Problem | Absent = None
+    """What is wrong with the item; its pointers are into the whole body."""
+
+
+class Predictions(Answer):
+    """Results in the order of the items."""
+
+    items: list[PredictionResult]

@@ -1,0 +1,170 @@
+"""Answers about searches."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from api.schemas.answers.base import Absent, Answer, CostModel, Next
+from api.schemas.answers.plans import PlanFields, Prediction
+from api.schemas.text import Id
+
+State = Literal["queued", "running", "done", "failed", "cancelled"]
+Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+
+
+class RankedPlan(Answer):
+    """A plan of an answer, best first."""
+
+    rank: int
+    """From 1."""
+    id: Id
+    """For `GET /v1/plans/{id}`, and for a job to record."""
+    plan: PlanFields
+    prediction: Prediction
+
+
+class ScenarioWords(Answer):
+    """What an answer is about."""
+
+    id: Id
+    model: str
+    params: int
+    cluster: str
+    accelerator: str
+    devices: int
+    global_batch_size: int
+    seq_len: int
+    precision: str
+    optimizer: str
+    framework: str
+    framework_title: str
+    framework_version: str
+    not_calibrated: list[str]
+    """Decisive parameters that only have a general value here."""
+
+
+class Question(Answer):
+    """How the scenario was to be searched."""
+
+    min_free_bytes: int | None
+    objective: str
+    price_per_device_hour: float | None
+    pins: list[str]
+    forbids: list[str]
+    min_used: float
+    top: int
+    max_seconds: float
+    seed: int
+
+
+class Conflict(Answer):
+    """A rule in the way: how many meshes it stops, and one of them with its numbers."""
+
+    rule: str
+    meshes: int
+    reason: str
+
+
+class Infeasibility(Answer):
+    """Why nothing fits."""
+
+    conflict: list[Conflict]
+    relaxations: list[dict[str, Any]]
+    """Changes that would make it fit; empty where none is known."""
+
+
+class SearchFacts(Answer):
+    """How the answer was found."""
+
+    elapsed_s: float
+    plans_considered: int
+    """Plans that were priced in full."""
+    calibration: str
+    calibration_id: Id
+    cost_model: CostModel
+    search_version: str
+    meshes: int
+    """Meshes that the devices allow, the illegal ones too."""
+    master_solutions: int
+    """Decisions that the solver listed."""
+    seed: int
+
+
+class EarlierAnswer(Answer):
+    """An answer to the same question under another calibration or by other code."""
+
+    id: Id
+    finished_at: datetime
+    calibration: str
+    calibration_id: Id
+    cost_model: CostModel
+    search_version: str
+    status: Status
+    best: float | None
+
+
+class Search(Answer):
+    """A search. ``status`` and all that follows is there once ``state`` is ``done``: the JSON of ``suggest --json``."""
+
+    id: Id
+    state: State
+    created_at: datetime
+    started_at: datetime | None
+    """When it last began to run."""
+    finished_at: datetime | None
+    question: Question
+    scenario: ScenarioWords
+    problem: dict[str, Any] | Absent = None
+    """Why a `failed` search failed: `type`, `title`, `detail`."""
+    status: Status | Absent = None
+    """`optimal` and `infeasible` are proven; `max_seconds` cut `feasible` and `unknown`, with and without a plan."""
+    objective: str | Absent = None
+    best: float | None = None
+    """The best plan's value in the objective's unit: seconds, price of a step, or devices. Null without a plan."""
+    bound: float | None = None
+    """What no plan can be better than, in the same unit."""
+    gap: float | None = None
+    """`(best - bound) / best`: how far from the best the first plan can be; 0 when it is proven."""
+    proven_top_k: bool | Absent = None
+    """Whether all of `plans` are proven to be the best, in this order."""
+    plans_within: int | Absent = None
+    """Different plans, among those priced, that the prediction's interval can't tell from the best."""
+    plans: list[RankedPlan] | Absent = None
+    """Best first; empty when nothing fits."""
+    eliminated: dict[str, int] | Absent = None
+    """How many meshes each rule stopped."""
+    infeasibility: Infeasibility | None = None
+    """Why nothing fits; null unless `status` is `infeasible`."""
+    warnings: list[str] | Absent = None
+    search: SearchFacts | Absent = None
+    earlier: list[EarlierAnswer] | Absent = None
+    """What was answered before under another calibration or by other code, newest first."""
+
+
+class ListedSearch(Answer):
+    """A search in a list."""
+
+    id: Id
+    state: State
+    created_at: datetime
+    finished_at: datetime | None
+    model: str
+    cluster: str
+    devices: int
+    global_batch_size: int
+    seq_len: int
+    objective: str
+    status: Status | None
+    """Null until it is done."""
+    best: float | None
+    gap: float | None
+    proven_top_k: bool | None
+    calibration: str
+
+
+class SearchList(Answer):
+    """A page of searches, newest first."""
+
+    items: list[ListedSearch]
+    next: Next
