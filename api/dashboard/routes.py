@@ -70,8 +70,9 @@ async def ask(request: Request, state: Served, principal: Writer) -> Response:
     return await run_in_threadpool(_list_page, state, principal, SearchesQuery(), form, 422)
 
 
-@router.get("/searches/{search_id}.json")
+# The lower one is added first, and the other one's paths would match its pattern too.
 @router.get("/searches/{search_id}")
+@router.get("/searches/{search_id}.json")
 def search_page(request: Request, search_id: str, state: Served, principal: Reader) -> Response:
     """A search as it stands; it looks again by itself for as long as it runs."""
     if wants_json(request):
