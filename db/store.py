@@ -110,6 +110,11 @@ class Store:
         if self._serving is None:
             raise StoreLocked(self.shown_url)
 
+    @property
+    def serves_alone(self) -> bool:
+        """Whether nobody else works on the searches of this database: it is an SQLite file, and claimed for serving."""
+        return self._serving is not None
+
     def close(self) -> None:
         """Give back connections and locks."""
         self._engine.dispose()

@@ -16,6 +16,9 @@ from planner.stored.records import result_of
 def search_runner(store: Store, slots: int) -> Runner:
     """A runner for the searches of a store; it does nothing until it is started.
 
+    On a store that is ours alone, what is said to run was lost with the server before this one: nobody waits for its
+    leases to run out.
+
     Args:
         slots: searches at once, each in a process of its own.
     """
@@ -27,4 +30,7 @@ def search_runner(store: Store, slots: int) -> Runner:
     def result_of_answer(search: records.Search, answer: dict[str, Any]) -> records.SearchResult:
         return result_of(answer, datetime.now(UTC))
 
+    if store.serves_alone:
+        with store.writing() as repos:
+            repos.searches.end_leases(datetime.now(UTC))
     return Runner(store, slots=slots, work_of=work_of, result_of=result_of_answer)

@@ -64,6 +64,13 @@ class SearchWork(ABC):
         kept = {row.id for row in self._connection.execute(statement) if not row.cancel_requested}
         return set(ids) - kept
 
+    def tell(self, id: str, owner: str, attempt: int, kind: str, data: Json, now: datetime) -> bool:
+        """Add an event about how far it is; False, and nothing was written, as in ``finish``."""
+        if not self._still_own(id, owner, attempt):
+            return False
+        self._events.append(id, kind, data, now)
+        return True
+
     def finish(self, id: str, owner: str, attempt: int, result: SearchResult, now: datetime) -> bool:
         """Write an answer.
 
@@ -131,6 +138,15 @@ class SearchWork(ABC):
         for id in hopeless:
             self._end(id, "failed", {"problem": problem}, now, problem=problem)
         return len(unwanted) + len(hopeless)
+
+    def end_leases(self, now: datetime) -> int:
+        """Make all running searches anybody's: whoever held them is known to be gone.
+
+        Returns:
+            How many.
+        """
+        held = update(SearchRow).where(_ALIVE, SearchRow.state == "running", SearchRow.lease_until > now)
+        return self._connection.execute(held.values(lease_until=now)).rowcount
 
     def waiting(self) -> int:
         """How many are queued."""

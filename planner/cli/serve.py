@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging.config
 import os
+import signal
 import socket
 from typing import Annotated
 
@@ -70,6 +71,11 @@ def serve(
     )
     shown = f"[{host}]" if ":" in host else host
     tell(f"planner: serving on http://{shown}:{listening.getsockname()[1]} (API keys: {'yes' if needs_keys else 'no'})")
+
+    # The server raises the signals that ended it once more when all is closed: by then there is nothing left to end,
+    # and to have stopped as asked is no failure.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: setattr(server, "should_exit", True))
     server.run(sockets=[listening])
     if not server.started:
         raise PlannerError("the server did not start; the log above says why")

@@ -81,10 +81,10 @@ class Ledger:
         return unwanted
 
     def tell(self, search: Search, step: str, figures: Json) -> None:
-        """Add an event. It is only news, so one that can't be written is left out."""
+        """Add an event. It is only news, so one that can't be written, or comes too late, is left out."""
         try:
             with self.store.writing() as repos:
-                repos.events.append(search.id, step, figures, datetime.now(UTC))
+                repos.searches.tell(search.id, self.owner, search.attempt, step, figures, datetime.now(UTC))
         except Exception:
             _log.warning("search %s: an event is lost", search.id, exc_info=True, extra=self._fields(search))
         else:
