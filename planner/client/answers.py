@@ -1,0 +1,362 @@
+"""What the server says, typed and frozen. Units are in the names.
+
+A field that this client does not know is kept as it came, so a newer server breaks nothing and its answer is passed on
+whole. Words that may grow (states, statuses) are plain text for the same reason.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+OVER = frozenset({"done", "failed", "cancelled"})
+
+
+class Told(BaseModel):
+    """Anything that the server says."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    def document(self) -> dict[str, Any]:
+        """The JSON object that was received."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class PlanAxes(Told):
+    """How the step is cut over the devices."""
+
+    tp: int
+    pp: int
+    vpp: int
+    cp: int
+    cp_comm_type: str
+    ep: int
+    etp: int
+    dp: int
+    dp_replicate: int
+    dp_shard: int
+    zero_stage: int
+    micro_batch_size: int
+    num_microbatches: int
+    devices_used: int
+    schedule: str
+    recompute: str
+    offload: str
+
+
+class PlanFields(PlanAxes):
+    """A whole plan: its ``document()`` is what ``planner check --plan`` reads."""
+
+    sequence_parallel: bool
+    global_batch_size: int
+    seq_len: int
+    layers_per_stage: tuple[int, ...]
+    layers_per_chunk: tuple[tuple[int, ...], ...] | None
+    recompute_modules: tuple[str, ...]
+    recomputed_layers_per_stage: tuple[int, ...]
+    precision: str
+    optimizer: str
+    framework: str
+    framework_version: str
+
+
+class Memory(Told):
+    """Bytes per device; ``stages`` has them by term, for every pipeline stage."""
+
+    peak_bytes: int
+    usable_bytes: int
+    stages: tuple[dict[str, int], ...]
+
+
+class Prediction(Told):
+    """What the cost model says of a plan; ``time`` has seconds by term, which sum to ``step_time_s``."""
+
+    step_time_s: float
+    step_time_interval_s: tuple[float, float]
+    tokens_per_s_per_device: float
+    mfu: float
+    hfu: float
+    time: dict[str, float]
+    memory: Memory
+    provenance: str
+
+
+class RankedPlan(Told):
+    """A plan of an answer; rank 1 is the best."""
+
+    rank: int
+    id: str
+    plan: PlanFields
+    prediction: Prediction
+
+
+class ScenarioWords(Told):
+    """What an answer is about."""
+
+    id: str
+    model: str
+    params: int
+    cluster: str
+    accelerator: str
+    devices: int
+    global_batch_size: int
+    seq_len: int
+    precision: str
+    optimizer: str
+    framework: str
+    framework_title: str
+    framework_version: str
+    not_calibrated: tuple[str, ...]
+
+
+class AskedQuestion(Told):
+    """How the scenario was to be searched."""
+
+    min_free_bytes: int | None
+    objective: str
+    price_per_device_hour: float | None
+    pins: tuple[str, ...]
+    forbids: tuple[str, ...]
+    min_used: float
+    top: int
+    max_seconds: float
+    seed: int
+
+
+class Conflict(Told):
+    """A rule in the way: how many meshes it stops, and one of them with its numbers."""
+
+    rule: str
+    meshes: int
+    reason: str
+
+
+class Infeasibility(Told):
+    """Why nothing fits."""
+
+    conflict: tuple[Conflict, ...]
+    relaxations: tuple[dict[str, Any], ...]
+
+
+class SearchFacts(Told):
+    """How the answer was found."""
+
+    elapsed_s: float
+    plans_considered: int
+    calibration: str
+    calibration_id: str
+    cost_model: str
+    search_version: str
+    meshes: int
+    master_solutions: int
+    seed: int
+
+
+class EarlierAnswer(Told):
+    """An answer to the same question under another calibration or by other code."""
+
+    id: str
+    finished_at: datetime
+    calibration: str
+    calibration_id: str
+    cost_model: str
+    search_version: str
+    status: str
+    best: float | None
+
+
+class Search(Told):
+    """A search as it stands: queued, running, done (and then an Answer), failed or cancelled."""
+
+    id: str
+    state: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    question: AskedQuestion
+    scenario: ScenarioWords
+    problem: dict[str, Any] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it never changes again."""
+        return self.state in OVER
+
+
+class Answer(Search):
+    """Ranked plans, or why there are none. ``best`` and ``bound`` are in the objective's unit.
+
+    ``status`` is ``optimal`` (the best plan is proven), ``feasible`` (cut by the deadline, off by ``gap`` at most),
+    ``infeasible`` (nothing fits: see ``infeasibility``) or ``unknown`` (no plan was found in time).
+    """
+
+    status: str
+    objective: str
+    best: float | None
+    bound: float | None
+    gap: float | None
+    proven_top_k: bool
+    plans_within: int
+    plans: tuple[RankedPlan, ...]
+    eliminated: dict[str, int]
+    infeasibility: Infeasibility | None
+    warnings: tuple[str, ...]
+    search: SearchFacts
+    earlier: tuple[EarlierAnswer, ...] = ()
+
+
+def search_of(document: dict[str, Any]) -> Search:
+    """The search that the server's JSON describes, an Answer when it is done."""
+    return (Answer if document.get("state") == "done" else Search).model_validate(document)
+
+
+class ListedSearch(Told):
+    """A search in a list."""
+
+    id: str
+    state: str
+    created_at: datetime
+    finished_at: datetime | None
+    model: str
+    cluster: str
+    devices: int
+    global_batch_size: int
+    seq_len: int
+    objective: str
+    status: str | None
+    best: float | None
+    gap: float | None
+    proven_top_k: bool | None
+    calibration: str
+
+
+class SearchEvent(Told):
+    """Something that happened to a search; ``sequence`` grows, and is where to go on from."""
+
+    sequence: int
+    kind: str
+    data: dict[str, Any]
+
+
+class PlanFigures(Told):
+    """What lists of plans can be sorted by."""
+
+    step_time_s: float
+    tokens_per_s_per_device: float
+    mfu: float
+    peak_bytes: int
+
+
+class ListedPlan(Told):
+    """A plan in a list."""
+
+    id: str
+    scenario_id: str
+    calibration_id: str
+    cost_model: str
+    model: str
+    cluster: str
+    accelerator: str
+    devices: int
+    global_batch_size: int
+    seq_len: int
+    precision: str
+    framework: str
+    axes: PlanAxes
+    figures: PlanFigures
+    created_at: datetime
+
+
+class StoredPlan(Told):
+    """A plan with its prediction. It never changes: its id is the fingerprint of all of it."""
+
+    id: str
+    scenario_id: str
+    calibration_id: str
+    cost_model: str
+    created_at: datetime
+    plan: PlanFields
+    prediction: Prediction
+
+
+class Difference(Told):
+    """A field that differs between the compared plans: its value in each of them, in their order."""
+
+    field: str
+    values: tuple[Any, ...]
+
+
+class TermDifference(Told):
+    """A term of time (seconds) or memory (bytes on the fullest stage), in each plan, in their order."""
+
+    term: str
+    values: tuple[float, ...]
+
+
+class Comparison(Told):
+    """Plans side by side; ``fastest_by`` is the share of the next one's time that the fastest saves."""
+
+    plans: tuple[StoredPlan, ...]
+    same_scenario: bool
+    same_calibration: bool
+    axes: tuple[Difference, ...]
+    time_s: tuple[TermDifference, ...]
+    memory_bytes: tuple[TermDifference, ...]
+    fastest: str
+    fastest_by: float
+    intervals_overlap: bool
+
+
+class Violation(Told):
+    """A rule that a plan breaks."""
+
+    rule: str
+    reason: str
+
+
+class PredictionResult(Told):
+    """A verdict on one plan: ``fits``, ``at_risk``, ``too_big``, ``not_priced`` or ``illegal``.
+
+    An item that could not be judged has no status but a ``problem``.
+    """
+
+    status: str | None
+    plan_id: str | None = None
+    plan: PlanFields | None = None
+    prediction: Prediction | None = None
+    violations: tuple[Violation, ...] = ()
+    warnings: tuple[str, ...] = ()
+    problem: dict[str, Any] | None = None
+
+
+class Measurement(Told):
+    """What really happened, beside what was predicted of that plan."""
+
+    id: str
+    plan_id: str
+    status: str
+    step_time_s: float | None
+    tokens_per_s_per_device: float | None
+    peak_allocated_bytes: int | None
+    peak_reserved_bytes: int | None
+    steps: int | None
+    job_id: str | None
+    environment: dict[str, Any]
+    note: str
+    log_tail: str
+    measured_at: datetime
+    created_at: datetime
+    predicted_step_time_s: float
+    measured_over_predicted: float | None
+    inside_interval: bool | None
+
+
+class Health(Told):
+    """Whether the server can answer questions, and if not, why."""
+
+    ready: bool
+    database: str | None = None
+    revision: str | None = None
+    reason: str | None = None
