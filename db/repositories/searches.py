@@ -48,10 +48,11 @@ class Searches(SearchWork):
 
     def store_answer(self, new: NewSearch, result: SearchResult, now: datetime) -> Search:
         """Keep a search that was run elsewhere, done at once."""
+        # It is never alive, since a server that shares the database may be at the same question.
         self._connection.execute(
             insert(SearchRow).values(
                 **values_of(new),
-                state="running",
+                state="done",
                 attempt=0,
                 cancel_requested=False,
                 created_at=now,

@@ -9,7 +9,7 @@ from enum import IntEnum
 from math import isfinite
 from typing import Any
 
-from costmodel.errors import InvalidInput, UnknownName
+from costmodel.errors import InvalidInput
 
 
 class Exit(IntEnum):
@@ -49,8 +49,10 @@ def _not_json(value: Any) -> bool:
 def tell_invalid(error: InvalidInput, *, as_json: bool) -> Exit:
     """Report bad input."""
     more: dict[str, Any] = {"field": error.field, "value": error.value, "expected": error.expected}
-    if isinstance(error, UnknownName):
-        more["nearest"] = list(error.nearest)
+    # A server's words about an unknown name have them as well.
+    nearest = getattr(error, "nearest", None)
+    if nearest is not None:
+        more["nearest"] = list(nearest)
     _report(problem(error.slug, "Bad input", str(error), **more), str(error), as_json=as_json)
     return Exit.BAD_INPUT
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from costmodel.errors import InvalidInput
 from planner.cli.exits import exit_of, tell
+from planner.cli.remarks import earlier_in_words
 from planner.question import Question
 
 _LATER = "this version does not have it yet; leave it out"
@@ -41,50 +42,47 @@ def suggest(
     as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON on stdout.")] = False,
     config: Annotated[str | None, typer.Option(help="TOML file with defaults for these options.")] = None,
     no_store: Annotated[
-        bool, typer.Option("--no-store", help="Do not store the answer (nothing is stored yet).")
+        bool, typer.Option("--no-store", help="Search anew, and store nothing; needs no database.")
     ] = False,
-    server: Annotated[str | None, typer.Option(hidden=True)] = None,
+    server: Annotated[
+        str | None, typer.Option(help="URL of a planner that is to search; its API key is read from PLANNER_API_KEY.")
+    ] = None,
     allow: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     batch_tolerance: Annotated[float, typer.Option(hidden=True)] = 0.0,
     explain: Annotated[bool, typer.Option("--explain", hidden=True)] = False,
 ) -> None:
     """Print ranked plans, best first, or the reason why there is none.
 
-    Exit codes: 0 answered, 2 bad input, 3 nothing fits, 4 cut by --max-seconds, 5 failed.
+    A question that was answered before is answered from the store, which stderr says. Exit codes: 0 answered, 2 bad
+    input, 3 nothing fits, 4 cut by --max-seconds, 5 failed.
     """
-    for name, value in (
-        ("server", server),
-        ("allow", allow),
-        ("batch-tolerance", batch_tolerance),
-        ("explain", explain),
-    ):
+    for name, value in (("allow", allow), ("batch-tolerance", batch_tolerance), ("explain", explain)):
         if value:
             raise InvalidInput(name, value, _LATER)
-    from planner.service import suggest
-
-    suggestion = suggest(
-        Question(
-            model=model,
-            cluster=cluster,
-            devices=devices,
-            global_batch_size=global_batch_size,
-            seq_len=seq_len,
-            precision=precision,
-            optimizer=optimizer,
-            framework=framework,
-            framework_version=framework_version,
-            objective=objective,
-            price_per_device_hour=price_per_device_hour,
-            pins=pin or (),
-            forbids=forbid or (),
-            min_free_gib=min_free_gib,
-            min_used=min_used,
-            top=top,
-            max_seconds=max_seconds,
-            seed=seed,
-        )
+    question = Question(
+        model=model,
+        cluster=cluster,
+        devices=devices,
+        global_batch_size=global_batch_size,
+        seq_len=seq_len,
+        precision=precision,
+        optimizer=optimizer,
+        framework=framework,
+        framework_version=framework_version,
+        objective=objective,
+        price_per_device_hour=price_per_device_hour,
+        pins=pin or (),
+        forbids=forbid or (),
+        min_free_gib=min_free_gib,
+        min_used=min_used,
+        top=top,
+        max_seconds=max_seconds,
+        seed=seed,
     )
-    answer = suggestion.answer
+    answer = _answer(question, server, store=not no_store)
+    earlier = earlier_in_words(answer)
+    if earlier is not None:
+        tell(f"planner: {earlier}")
     for warning in answer["warnings"]:
         tell(f"planner: warning: {warning}")
     code = exit_of(answer)
@@ -93,5 +91,17 @@ def suggest(
     else:
         from planner.cli.report import print_answer
 
-        print_answer(suggestion)
+        print_answer(answer)
     raise typer.Exit(int(code))
+
+
+def _answer(question: Question, server: str | None, *, store: bool) -> dict[str, Any]:
+    if not server:
+        from planner.cli.asking_here import answer_here
+
+        return answer_here(question, store=store)
+    if not store:
+        raise InvalidInput("no-store", True, "a server stores what it answers; leave out --no-store, or --server")
+    from planner.cli.asking_server import answer_there
+
+    return answer_there(question, server)

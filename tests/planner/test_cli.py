@@ -29,8 +29,8 @@ SCENARIO = [
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Run the command line in this process; (exit code, stdout, stderr)."""
-    code = run(["suggest", *arguments])
+    """Run the command line in this process, whatever was stored before; (exit code, stdout, stderr)."""
+    code = run(["suggest", *arguments, "--no-store"])
     out, err = capsys.readouterr()
     return code, out, err
 
@@ -120,7 +120,8 @@ def test_warnings_go_to_stderr_and_into_the_answer(capsys: pytest.CaptureFixture
         (["--seed", "1.5"], ["seed", "'1.5'", "whole number"]),
         (["--min-used", "most"], ["min-used", "'most'", "number"]),
         (["--forbid", "recompute=everything"], ["forbid", "'everything'"]),
-        (["--server", "http://localhost:1"], ["server"]),
+        (["--server", "http://localhost:1"], ["no-store", "server"]),
+        (["--allow", "offload"], ["allow", "offload"]),
     ],
     ids=" ".join,
 )
@@ -374,7 +375,7 @@ def test_a_reader_that_leaves_early_gets_no_traceback() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("more", [[], ["--json"], ["--pin", "x", "--json"]], ids=" ".join)
 def test_an_answer_that_can_not_be_written_is_a_failure(more: list[str]) -> None:
-    command = [sys.executable, "-m", "planner.cli.main", "suggest", *SCENARIO, *more]
+    command = [sys.executable, "-m", "planner.cli.main", "suggest", *SCENARIO, "--no-store", *more]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
     assert done.returncode == 5

@@ -1,0 +1,139 @@
+"""``planner suggest --server URL``: files are read here, the search runs there, the answer is told as one of here."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from costmodel.catalog import folders
+from costmodel.catalog.cluster_catalog import load_cluster
+from costmodel.catalog.documents import SUFFIXES
+from costmodel.catalog.model_catalog import load_model
+from costmodel.errors import PlannerError, UnknownName
+from costmodel.spec.cluster import ClusterSpec
+from costmodel.spec.model import ModelSpec
+from planner.cli.exits import tell
+from planner.client import (
+    BadRequest,
+    NotAllowed,
+    PlannerClient,
+    Search,
+    SearchQuestion,
+    ServerUnavailable,
+    UnencryptedKey,
+)
+from planner.client.calls import answer_in
+from planner.question import Question
+
+# Not an option: the command lines of processes can be read by everybody on a machine.
+KEY_VARIABLE = "PLANNER_API_KEY"
+
+
+class Interrupted(PlannerError):
+    """Ctrl-C while a server searches, which it goes on doing."""
+
+
+def answer_there(question: Question, url: str) -> dict[str, Any]:
+    """The answer of the server at ``url``, as the server stores it.
+
+    Raises:
+        InvalidInput: a field is unusable, here or in the eyes of the server.
+        ClientError: the server can't be reached, or failed.
+        Interrupted: the user does not want to wait any longer.
+    """
+    asked = _to_be_sent(question)
+    with _client(url) as client:
+        try:
+            search = client.create_search(asked)
+        except BadRequest:
+            _complain_as_here(question)
+            raise
+        except NotAllowed as error:
+            raise NotAllowed(f"{error} ({KEY_VARIABLE} holds the key that is sent)", status=error.status) from None
+        try:
+            return answer_in(_over(client, search)).document()
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"interrupted; search {search.id} goes on at {client.url}, which stores its answer: the same command "
+                "finds it later"
+            ) from None
+
+
+def _client(url: str) -> PlannerClient:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UnencryptedKey)
+        client = PlannerClient(url, os.environ.get(KEY_VARIABLE) or None)
+    for warning in caught:
+        tell(f"planner: warning: {warning.message}")
+    return client
+
+
+def _over(client: PlannerClient, search: Search) -> Search:
+    """The search once it is over, told by the server as soon as it is; where streams do not get through, looked up."""
+    if search.is_over:
+        return search
+    with suppress(ServerUnavailable):
+        for _ in client.events(search.id):
+            pass
+    return client.wait(search.id)
+
+
+def _complain_as_here(question: Question) -> None:
+    """Raise what is wrong with a question as a run without a server would; nothing if only the server refuses it."""
+    from planner.resolving import request_of
+
+    request_of(question)
+
+
+def _to_be_sent(question: Question) -> SearchQuestion:
+    return SearchQuestion(
+        model=_named_or_whole("model", question.model, load_model),
+        cluster=_named_or_whole("cluster", question.cluster, load_cluster),
+        devices=question.devices,
+        global_batch_size=question.global_batch_size,
+        seq_len=question.seq_len,
+        precision=question.precision,
+        optimizer=question.optimizer,
+        framework=question.framework,
+        framework_version=question.framework_version,
+        objective=question.objective,
+        price_per_device_hour=question.price_per_device_hour,
+        pins=question.pins,
+        forbids=question.forbids,
+        min_free_gib=question.min_free_gib,
+        min_used=question.min_used,
+        top=question.top,
+        max_seconds=question.max_seconds,
+        seed=question.seed,
+    )
+
+
+def _named_or_whole(
+    kind: folders.Kind, given: str | ModelSpec | ClusterSpec, load: Callable[[str], ModelSpec | ClusterSpec]
+) -> str | dict[str, Any]:
+    """A name where the server has to know what it means; for a file or an entry of the user's own, all that it says.
+
+    It is sent as it was understood here, ``extends`` resolved and in the fields of ModelSpec or ClusterSpec, so the
+    server can't call it otherwise or understand less of it.
+    """
+    if not isinstance(given, str):
+        return given.model_dump(mode="json")
+    try:
+        found = load(given)
+    except UnknownName as error:
+        # An unknown accelerator inside a file is wrong here; a name that only the server may know is not.
+        if error.field != kind:
+            raise
+        return given
+    return given if _is_packaged(kind, given, found.name) else found.model_dump(mode="json")
+
+
+def _is_packaged(kind: folders.Kind, given: str, name: str) -> bool:
+    """Whether text stands for an entry that ships with every planner."""
+    entry = folders.find(kind, given)
+    if entry is None and kind == "cluster" and not given.strip().lower().endswith(SUFFIXES):
+        entry = folders.find(kind, name)  # another spelling, such as "DGX H100"
+    return entry is not None and entry.packaged
