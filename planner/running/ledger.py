@@ -85,8 +85,10 @@ class Ledger:
         try:
             with self.store.writing() as repos:
                 repos.searches.tell(search.id, self.owner, search.attempt, step, figures, datetime.now(UTC))
-        except Exception:
-            _log.warning("search %s: an event is lost", search.id, exc_info=True, extra=self._fields(search))
+        except Exception as error:
+            expected = isinstance(error, StoreUnavailable)
+            said = "search %s: an event is lost, %s"
+            _log.warning(said, search.id, error, exc_info=not expected, extra=self._fields(search))
         else:
             self._publish(search.id)
 
