@@ -5,6 +5,8 @@
 #   make test                       the tests (PYTEST_ARGS="-k layout" picks some)
 #   make check                      lint, format, types and import rules
 #   make bench                      how well, and how fast, plans are ranked
+#   make image-check                the steps of the Dockerfile, without a container engine
+#   make openapi                    write docs/openapi.json as the application has it
 #   make format                     rewrite the sources as `make check` wants them
 #   make clean                      remove everything that these targets made
 
@@ -28,7 +30,7 @@ PYTEST_ARGS ?= -n auto --maxprocesses=4 --dist=loadfile
 
 # Two targets at once would install into one environment at once.
 .NOTPARALLEL:
-.PHONY: suggest test check bench format clean
+.PHONY: suggest test check bench image-check openapi format clean
 .DEFAULT_GOAL := suggest
 
 suggest: $(PLAIN)
@@ -46,6 +48,13 @@ check: $(DEV)
 bench: $(DEV)
 	$(PY) -m tests.bench.bench_ranking
 	$(PY) -m tests.bench.bench_runs
+	$(PY) -m tests.bench.bench_store
+
+image-check: $(DEV)
+	$(PY) docker/check_image.py
+
+openapi: $(DEV)
+	$(PY) -m api.documentation > docs/openapi.json
 
 format: $(DEV)
 	$(VENV)/bin/ruff check --fix .

@@ -82,9 +82,10 @@ def _find(
         rows = _rows(connection, passing.limit(count).subquery("passing"), column, falling)
         if len(rows) == count:
             return rows
-    gathered = select(plans.c.id, plans.c[column]).where(*conditions, *beyond).cte("gathered")
-    gathered = gathered.prefix_with("MATERIALIZED")
-    first_ids = _ordered(select(gathered.c.id), gathered, column, falling).limit(count)
+    # The offset keeps the sort column's index out of it: a database may not see through one.
+    gathered = select(plans.c.id, plans.c[column]).where(*conditions).offset(0).subquery("gathered")
+    behind = select(gathered.c.id).where(*_beyond(gathered, column, falling, place))
+    first_ids = _ordered(behind, gathered, column, falling).limit(count)
     picked = select(plans).where(plans.c.id.in_(first_ids)).subquery("picked")
     return _rows(connection, picked, column, falling)
 
@@ -133,24 +134,26 @@ def _conditions(filter: PlanFilter, plans: FromClause) -> list[ColumnElement[boo
         found.append(plans.c.peak_bytes <= filter.max_peak_bytes)
     for axis, value in filter.axes.items():
         found.append(plans.c[_known_axis(axis, value)] == value)
-    if scenarios := _scenario_conditions(filter):
-        matching = select(ScenarioRow.id).join(ModelRow, ModelRow.id == ScenarioRow.model_id)
-        matching = matching.join(ClusterRow, ClusterRow.id == ScenarioRow.cluster_id).where(*scenarios)
-        found.append(plans.c.scenario_id.in_(matching))
+    scenarios = _matching_scenarios(filter)
+    if scenarios is not None:
+        found.append(plans.c.scenario_id.in_(scenarios))
     return found
 
 
-def _scenario_conditions(filter: PlanFilter) -> list[ColumnElement[bool]]:
-    columns = {
-        "model": ModelRow.name,
-        "cluster": ClusterRow.name,
-        "accelerator": ClusterRow.accelerator,
-        "framework": ScenarioRow.framework,
-        "precision": ScenarioRow.precision,
-        "devices": ScenarioRow.devices,
-    }
-    given = {name: getattr(filter, name) for name in columns}
-    return [column == given[name] for name, column in columns.items() if given[name] is not None]
+def _matching_scenarios(filter: PlanFilter) -> Select[Any] | None:
+    """Ids of the scenarios that the filter lets through; None when it lets all through."""
+    own = {name: getattr(filter, name) for name in ("framework", "precision", "devices")}
+    of_cluster = {ClusterRow.name: filter.cluster, ClusterRow.accelerator: filter.accelerator}
+    matching = select(ScenarioRow.id).where(
+        *(getattr(ScenarioRow, name) == value for name, value in own.items() if value is not None)
+    )
+    if filter.model is not None:
+        matching = matching.join(ModelRow, ModelRow.id == ScenarioRow.model_id).where(ModelRow.name == filter.model)
+    if any(value is not None for value in of_cluster.values()):
+        matching = matching.join(ClusterRow, ClusterRow.id == ScenarioRow.cluster_id).where(
+            *(column == value for column, value in of_cluster.items() if value is not None)
+        )
+    return None if matching.whereclause is None else matching
 
 
 def _known_axis(axis: str, value: int | str) -> str:
