@@ -119,7 +119,8 @@ def question(answer: Json) -> list[tuple[str, str]]:
             found.append((name, ", ".join(conditions)))
     if asked["min_free_bytes"]:
         found.append(("Kept free", f"{asked['min_free_bytes'] / _GIB:.1f} GiB per device"))
-    found.append(("Devices used", f"at least {asked['min_used']:.0%}"))
+    if asked["objective"] != "fewest_devices":
+        found.append(("Devices used", f"at least {asked['min_used']:.0%}"))
     found.append(("Asked for", f"{asked['top']} plans within {asked['max_seconds']:g} s"))
     return found
 
