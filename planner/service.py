@@ -17,9 +17,8 @@ from db.store import Store
 from planner.check.check import Checked
 from planner.question import Question
 from planner.resolving import request_of
-from planner.search.answer import answer_of
+from planner.search.answer import answer_to
 from planner.search.request import SearchRequest
-from planner.search.solve import Search
 from planner.stored.answers import stored_answer
 from planner.stored.questions import new_search
 from planner.stored.records import calibration_record, plan_record, result_of, scenario_record
@@ -50,17 +49,6 @@ def suggest(question: Question) -> Json:
         InvalidInput: a field is unusable; nothing was searched.
     """
     return answer_to(request_of(question))
-
-
-def answer_to(request: SearchRequest) -> Json:
-    """The same for a question that was resolved.
-
-    Raises:
-        InvalidInput: the request leaves an axis without a value, or is about more meshes than can be searched.
-    """
-    search = Search(request)
-    outcome = search.run()
-    return answer_of(search.request, search.facts, outcome)
 
 
 def ask(

@@ -59,12 +59,9 @@ def _through_the_store(request: SearchRequest) -> Json:
 
 
 def _searched(request: SearchRequest) -> Json:
-    from planner.search.answer import answer_of
-    from planner.search.solve import Search
+    from planner.search.answer import answer_to
 
-    search = Search(request)
-    outcome = search.run()
-    return answer_of(request, search.facts, outcome)
+    return answer_to(request)
 
 
 def _warn(error: PlannerError) -> None:

@@ -6,9 +6,9 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from planner.search.answer import answer_of
+from planner.search.answer import answer_to
 from planner.search.request import SearchRequest
-from planner.search.solve import Progress, Search
+from planner.search.solve import Progress
 
 
 class Job(Protocol):
@@ -24,6 +24,4 @@ class SearchJob:
     request: SearchRequest
 
     def __call__(self, progress: Progress, stopped: threading.Event, /) -> dict[str, Any]:
-        search = Search(self.request, progress, stopped)
-        outcome = search.run()
-        return answer_of(self.request, search.facts, outcome)
+        return answer_to(self.request, progress, stopped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Event
 from typing import Any
 
 from costmodel.arrays import Num, num
@@ -18,7 +19,7 @@ from costmodel.table import PlanTable, stage_table
 from planner.search.eliminate import MEMORY, PINS
 from planner.search.objective import objective_of
 from planner.search.request import SearchRequest
-from planner.search.solve import Outcome
+from planner.search.solve import Outcome, Progress, Search
 from planner.search.version import search_version
 
 Json = dict[str, Any]
@@ -78,6 +79,20 @@ def status_of(outcome: Outcome) -> str:
     if outcome.best:
         return "optimal" if outcome.best_proven else "feasible"
     return "infeasible" if outcome.proven else "unknown"
+
+
+def answer_to(request: SearchRequest, progress: Progress | None = None, stopped: Event | None = None) -> Json:
+    """Search, and say what was found: ranked plans, or why there are none.
+
+    Args:
+        progress, stopped: as in ``Search``.
+
+    Raises:
+        InvalidInput: the request leaves an axis without a value, or is about more meshes than can be searched.
+    """
+    search = Search(request, progress, stopped)
+    outcome = search.run()
+    return answer_of(request, search.facts, outcome)
 
 
 def answer_of(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:

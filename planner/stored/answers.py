@@ -75,4 +75,4 @@ def _before(other: records.Search, search: records.Search) -> bool:
 
 
 def _moment(value: datetime | None) -> str | None:
-    return None if value is None else value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if value is None else value.isoformat().replace("+00:00", "Z")
