@@ -7,7 +7,6 @@ import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -15,6 +14,7 @@ from fastapi.security import HTTPBasic, HTTPBearer
 
 from api.problems import ProblemRaised
 from api.state import State, state_of
+from db.keys import digest_of_secret
 from db.records import ApiKey
 from db.store import Store
 
@@ -23,10 +23,18 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer, Basic realm="planner: API key as pass
 # A key's last use is told to the hour: writing it down at every request would make every read a write.
 _TOLD_EVERY = timedelta(hours=1)
 
-# For the OpenAPI document only; what they read is read again below, where an error becomes a problem.
-_DOCUMENTED = [
+
+class _Basic(HTTPBasic):
+    """For the OpenAPI document; what is no Basic at all would be answered by it, and not by us."""
+
+    async def __call__(self, request: Request) -> None:  # type: ignore[override]
+        return None
+
+
+# For the OpenAPI document only: the header is read below, where an error becomes a problem.
+DOCUMENTED = [
     Depends(HTTPBearer(auto_error=False, description="An API key, made by `planner keys create`.")),
-    Depends(HTTPBasic(auto_error=False, description="For browsers: any name, the API key as password.")),
+    Depends(_Basic(scheme_name="HTTPBasic", description="For browsers: any name, the API key as password.")),
 ]
 
 
@@ -46,11 +54,6 @@ class Principal:
     def name(self) -> str:
         """For keying what belongs to them."""
         return self.id or "anyone"
-
-
-def digest_of_secret(secret: str) -> str:
-    """What the store keeps of a key. A key is 256 random bits, so a slow hash would protect nothing more."""
-    return sha256(secret.encode()).hexdigest()
 
 
 def allowed(scope: str) -> Callable[..., Principal]:
@@ -76,7 +79,6 @@ def allowed(scope: str) -> Callable[..., Principal]:
 
 Reader = Annotated[Principal, Depends(allowed("read"))]
 Writer = Annotated[Principal, Depends(allowed("write"))]
-DOCUMENTED = _DOCUMENTED
 
 
 def _secret_of(header: str) -> str | None:

@@ -6,6 +6,8 @@ That is the headers of responses, and that a parameter which may be left out can
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -120,7 +122,7 @@ def _headers_of(method: str, operation: Json, status: str, *, repeatable: bool) 
         names.append("Location")
     if operation["operationId"] == "create_search":
         names.append("Preference-Applied")
-    if operation["operationId"] in ("create_search", "get_search") and status in ("200", "202"):
+    if operation["operationId"] in ("create_search", "get_search") and status in ("200", "202", "304"):
         names.append("Retry-After")
     if repeatable:
         names.append(REPLAYED)
@@ -137,3 +139,16 @@ def _not_null(schema: Json) -> Json:
     if len(kinds) != 1:
         return schema
     return {**kinds[0], **{name: value for name, value in schema.items() if name != "anyOf"}}
+
+
+def main() -> None:
+    """Print the application's document, as it is committed in ``docs/openapi.json``."""
+    from api.app import create_app
+    from api.settings import Settings
+
+    json.dump(create_app(Settings(needs_keys=False)).openapi(), sys.stdout, indent=1, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -28,9 +28,10 @@ def _text(value: Any) -> Any:
 
 
 def _of_our_time(moment: datetime) -> datetime:
+    """In UTC, as it is stored."""
     if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
         raise ValueError(f"it must lie in the years {_FIRST_YEAR} to {_LAST_YEAR}")
-    return moment
+    return moment.astimezone(UTC)
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_text), AfterValidator(_of_our_time)]
