@@ -11,6 +11,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBasic, HTTPBearer
+from starlette.concurrency import run_in_threadpool
 
 from api.problems import ProblemRaised
 from api.state import State, state_of
@@ -59,13 +60,13 @@ class Principal:
 def allowed(scope: str) -> Callable[..., Principal]:
     """The dependency of routes that need ``scope``. Admins may do everything, writers may read."""
 
-    def principal(request: Request, state: Annotated[State, Depends(state_of)]) -> Principal:
+    async def principal(request: Request, state: Annotated[State, Depends(state_of)]) -> Principal:
         if not state.settings.needs_keys:
             return Principal(id=None, scopes=frozenset(SCOPES))
         secret = _secret_of(request.headers.get("authorization", ""))
         if secret is None:
             raise ProblemRaised(401, "send an API key: Authorization: Bearer pk_...", headers=_CHALLENGE)
-        key = _usable_key(state.store, secret)
+        key = await run_in_threadpool(_usable_key, state.store, secret)
         if key is None:
             raise ProblemRaised(401, "the API key is unknown, revoked or expired", headers=_CHALLENGE)
         request.state.principal = key.name

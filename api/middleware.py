@@ -18,11 +18,12 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.metrics import Metrics
-from api.problems import problem_object, problem_response
+from api.problems import FAILED, problem_object, problem_response
 from api.refusals import refusal, too_large
 from planner.logs import enter_request
 
 _LOG = logging.getLogger("planner.access")
+_ERRORS = logging.getLogger("planner.api")
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._\-]{1,64}")
 _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
 _HEADERS = {
@@ -50,7 +51,7 @@ class RequestMiddleware:
         given = headers.get("x-request-id", "")
         identifier = given if _GIVEN_ID.fullmatch(given) else uuid4().hex
         enter_request(identifier)
-        started, status, method = time.perf_counter(), 500, scope["method"]
+        started, status, method = time.perf_counter(), 0, scope["method"]
         if method == "HEAD":
             scope, send = {**scope, "method": "GET"}, _without_body(send)
 
@@ -71,6 +72,12 @@ class RequestMiddleware:
                 await problem_response(problem_object(code, detail))(scope, receive, send_with_headers)
             else:
                 await self.app(scope, _counted(receive, self.most_body_bytes), send_with_headers)
+        except Exception as error:
+            # Here and not in a handler of the framework's, which answers outside of this middleware.
+            _ERRORS.error("a request failed", exc_info=error, extra={"path": scope["path"]})
+            if status:
+                raise
+            await problem_response(problem_object(500, FAILED))(scope, receive, send_with_headers)
         finally:
             self._count(scope, method, status, time.perf_counter() - started)
 

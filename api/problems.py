@@ -21,6 +21,7 @@ from planner.logs import request_id
 from planner.service import Busy
 
 MEDIA_TYPE = "application/problem+json"
+FAILED = "the planner failed on this request; its log has the reason"
 _LOG = logging.getLogger("planner.api")
 _LONGEST_SHOWN = 200
 _WORDS = {
@@ -114,7 +115,7 @@ def pointer_of(field: str) -> str:
 
 
 def install(app: FastAPI) -> None:
-    """Turn every error of the application into a problem."""
+    """Turn every error that is raised on purpose into a problem; ``RequestMiddleware`` does so with the others."""
     app.add_exception_handler(ProblemRaised, _on_raised)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(HTTPException, _on_http)
@@ -122,7 +123,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Busy, _on_busy)
     app.add_exception_handler(StoreUnavailable, _on_store)
     app.add_exception_handler(PlannerError, _on_unexpected)
-    app.add_exception_handler(Exception, _on_unexpected)
 
 
 def _on_raised(request: Request, error: Exception) -> Response:
@@ -177,7 +177,7 @@ def _on_store(request: Request, error: Exception) -> Response:
 
 def _on_unexpected(request: Request, error: Exception) -> Response:
     _LOG.error("a request failed", exc_info=error, extra={"path": request.url.path})
-    return problem_response(problem_object(500, "the planner failed on this request; its log has the reason"))
+    return problem_response(problem_object(500, FAILED))
 
 
 def _methods_of(request: Request) -> list[str]:

@@ -90,6 +90,6 @@ class Waiters:
                 del self._events[search_id]
 
 
-def state_of(request: Request) -> State:
-    """The state of the application that handles this request."""
+async def state_of(request: Request) -> State:
+    """The state of the application that handles this request; async, as it need not wait for a thread."""
     return cast(State, request.app.state.planner)

@@ -6,12 +6,10 @@ Around the whole application, so that no route has to think of it, nor a path th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.dashboard.rendering import html
@@ -29,18 +27,6 @@ class ErrorPages:
             await self.app(scope, receive, _PageInstead(send).send)
         else:
             await self.app(scope, receive, send)
-
-
-def unexpected(handler: Callable[[Request, Exception], Any]) -> Callable[[Request, Exception], Any]:
-    """The handler of errors that nobody expected, with a page for browsers: its responses pass no middleware."""
-
-    def handle(request: Request, error: Exception) -> Response:
-        response: Response = handler(request, error)
-        if not _is_for_a_browser(request.scope):
-            return response
-        return HTMLResponse(_page_of(bytes(response.body)), response.status_code, {"Vary": "Accept"})
-
-    return handle
 
 
 class _PageInstead:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Depends, FastAPI
 
 from api.dashboard import assets, routes
-from api.dashboard.error_pages import ErrorPages, unexpected
+from api.dashboard.error_pages import ErrorPages
 from api.routes.common import given_once
 
 
@@ -14,4 +14,3 @@ def install(app: FastAPI) -> None:
     app.include_router(routes.router, dependencies=[Depends(given_once)])
     app.include_router(assets.router)
     app.add_middleware(ErrorPages)
-    app.add_exception_handler(Exception, unexpected(app.exception_handlers[Exception]))

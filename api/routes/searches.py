@@ -90,6 +90,8 @@ async def create_search(
     prefer: Prefer = None,
 ) -> Response:
     """What was answered before is answered at once; otherwise follow ``Location``, or ask with ``Prefer: wait=N``."""
+    if key is None:
+        return await create(request, body, state, principal, prefer)
     once = Once(state.store, principal, key, "POST /v1/searches", body)
     earlier = await run_in_threadpool(once.earlier)
     if earlier is not None:
@@ -122,7 +124,7 @@ async def create(
     if seconds is not None and search.state not in _OVER:
         search = await _wait_for(request, state, search.id, seconds) or search
         applied = {"Preference-Applied": f"wait={seconds:g}"}
-    content = await run_in_threadpool(rendered, state, search)
+    content = state.bodies.get(search.id) or await run_in_threadpool(rendered, state, search)
     headers = {"Location": f"/v1/searches/{search.id}", **applied}
     if search.state in _OVER:
         return Response(content, 200, headers, "application/json")
