@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -57,7 +57,7 @@ class Principal:
         return self.id or "anyone"
 
 
-def allowed(scope: str) -> Callable[..., Principal]:
+def allowed(scope: str) -> Callable[..., Awaitable[Principal]]:
     """The dependency of routes that need ``scope``. Admins may do everything, writers may read."""
 
     async def principal(request: Request, state: Annotated[State, Depends(state_of)]) -> Principal:

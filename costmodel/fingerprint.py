@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from importlib import metadata, resources
 from importlib.resources.abc import Traversable
@@ -42,22 +42,22 @@ def digest(content: Any) -> str:
 
 def model_id(model: ModelSpec) -> str:
     """Id of a model: its name and its shape."""
-    return digest(_content(model))
+    return _digest_of(_Same(model))
 
 
 def cluster_id(cluster: ClusterSpec) -> str:
     """Id of a cluster: its name, accelerator, tiers and price."""
-    return digest(_content(cluster))
+    return _digest_of(_Same(cluster))
 
 
 def calibration_id(calibration: Calibration) -> str:
     """Id of a calibration: its name and every value with its standard error and what it applies to."""
-    return digest(_content(calibration))
+    return _digest_of(_Same(calibration))
 
 
 def scenario_id(scenario: Scenario) -> str:
     """Id of a scenario: everything that is given, but for the calibration that it is priced under."""
-    return digest(_content(scenario, without="calibration"))
+    return _digest_of(_Same(scenario), without="calibration")
 
 
 def plan_id(scenario: str, plan: Plan, calibration: str, version: str) -> str:
@@ -100,8 +100,25 @@ def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]
             yield f"{path}{entry.name}", entry
 
 
-def _content(value: BaseModel, without: str | None = None) -> Any:
-    return _without_explanations(value.model_dump(mode="json", exclude={without} if without else None))
+class _Same:
+    """One object, whatever others are equal to it."""
+
+    def __init__(self, value: BaseModel) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+# Kept by object: what is digested never changes, a server is asked about the same catalog entries and calibration all
+# day long, and to compare two of them takes as long as to digest one.
+@lru_cache(maxsize=256)
+def _digest_of(given: _Same, without: str | None = None) -> str:
+    content = given.value.model_dump(mode="json", exclude={without} if without else None)
+    return digest(_without_explanations(content))
 
 
 def _without_explanations(value: Any) -> Any:

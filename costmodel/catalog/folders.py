@@ -7,8 +7,9 @@ package (``clusters/``, ``models/``, ...); an entry there replaces a packaged on
 from __future__ import annotations
 
 import os
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -38,7 +39,7 @@ class Entry:
 
 def names(kind: Kind) -> tuple[str, ...]:
     """Names of all entries of a kind, in alphabetical order whatever the case of their letters."""
-    found = _packaged(kind) | _own(kind)
+    found = {**_packaged(kind), **_own(kind)}
     return tuple(found[lowered].name for lowered in sorted(found))
 
 
@@ -88,7 +89,9 @@ def stem(file_name: str) -> str:
     return file_name.rpartition(".")[0]
 
 
-def _packaged(kind: Kind) -> dict[str, Entry]:
+# What ships with the planner stays as it is; a user's own folder is looked into every time.
+@cache
+def _packaged(kind: Kind) -> Mapping[str, Entry]:
     return _entries(resources.files("costmodel.catalog") / f"{kind}s", packaged=True)
 
 

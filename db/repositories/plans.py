@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy import Connection, Row, Select, bindparam, select
 
 from db.column_types import is_storable
 from db.records import Json, Page, Plan, PlanFilter
@@ -29,7 +29,10 @@ class Plans:
 
     def get(self, id: str) -> Plan | None:
         """The plan of that id."""
-        return next(iter(self.get_many([id])), None)
+        if not is_storable(id):
+            return None
+        row = self._connection.execute(_ONE, {"id": id}).one_or_none()
+        return None if row is None else _plan(row)
 
     def get_many(self, ids: Sequence[str]) -> list[Plan]:
         """Plans in the order of the ids; those that are not there are left out."""
@@ -44,12 +47,7 @@ class Plans:
         """The plans that a search answered with, best first."""
         if not is_storable(search_id):
             return []
-        query = (
-            _WHOLE.join(SearchPlanRow, SearchPlanRow.plan_id == PlanRow.id)
-            .where(SearchPlanRow.search_id == search_id)
-            .order_by(SearchPlanRow.rank)
-        )
-        return [_plan(row) for row in self._connection.execute(query)]
+        return [_plan(row) for row in self._connection.execute(_OF_SEARCH, {"search_id": search_id})]
 
     def everything(self, at_once: int) -> Iterator[Plan]:
         """Every plan, in the order of their ids."""
@@ -89,6 +87,13 @@ _WHOLE: Select[Any] = (
     )
     .join(PlanDocumentRow, PlanDocumentRow.plan_id == PlanRow.id)
     .join(PredictionRow, PredictionRow.plan_id == PlanRow.id)
+)
+# What every request asks is built once: SQLAlchemy takes longer to build a statement than SQLite to run it.
+_ONE = _WHOLE.where(PlanRow.id == bindparam("id"))
+_OF_SEARCH = (
+    _WHOLE.join(SearchPlanRow, SearchPlanRow.plan_id == PlanRow.id)
+    .where(SearchPlanRow.search_id == bindparam("search_id"))
+    .order_by(SearchPlanRow.rank)
 )
 
 

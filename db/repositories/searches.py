@@ -6,7 +6,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, func, insert, or_, select, text
+from sqlalchemy import Row, Select, bindparam, func, insert, or_, select, text
 
 from db.column_types import is_storable
 from db.records import NewSearch, Page, Search, SearchResult
@@ -66,7 +66,7 @@ class Searches(SearchWork):
         """The search of that id."""
         if not is_storable(id):
             return None
-        row = self._connection.execute(_WHOLE.where(SearchRow.id == id)).one_or_none()
+        row = self._connection.execute(_ONE, {"id": id}).one_or_none()
         return None if row is None else record_of(Search, row)
 
     def answered(self, key: str, seed: int, max_seconds: float) -> Search | None:
@@ -75,33 +75,14 @@ class Searches(SearchWork):
         A proven answer is, whatever the seed and the time; one that a deadline cut is for the same seed and at most
         its time. Proven ones come first, newer ones before older ones.
         """
-        proven = or_(SearchRow.proven_top_k.is_(True), SearchRow.status == "infeasible")
-        same = (SearchRow.seed == seed) & (SearchRow.max_seconds >= max_seconds)
-        query = (
-            _WHOLE.where(SearchRow.key == key, SearchRow.state == "done", or_(proven, same))
-            .order_by(proven.desc(), SearchRow.finished_at.desc(), SearchRow.id.desc())
-            .limit(1)
-        )
-        row = self._connection.execute(query).one_or_none()
+        asked = {"key": key, "seed": seed, "max_seconds": max_seconds}
+        row = self._connection.execute(_ANSWERED, asked).one_or_none()
         return None if row is None else record_of(Search, row)
 
     def earlier(self, problem_key: str, key: str) -> list[Search]:
         """The newest answers to the same question under other calibrations or other code, newest first."""
-        place = func.row_number().over(
-            partition_by=SearchRow.key, order_by=(SearchRow.finished_at.desc(), SearchRow.id.desc())
-        )
-        ranked = (
-            select(SearchRow.id, place.label("place"))
-            .where(SearchRow.problem_key == problem_key, SearchRow.key != key, SearchRow.state == "done")
-            .subquery()
-        )
-        query = (
-            _WHOLE.join(ranked, ranked.c.id == SearchRow.id)
-            .where(ranked.c.place == 1)
-            .order_by(SearchRow.finished_at.desc(), SearchRow.id.desc())
-            .limit(_MOST_EARLIER)
-        )
-        return [record_of(Search, row) for row in self._connection.execute(query)]
+        asked = {"problem_key": problem_key, "key": key}
+        return [record_of(Search, row) for row in self._connection.execute(_EARLIER, asked)]
 
     def list(
         self,
@@ -126,7 +107,7 @@ class Searches(SearchWork):
         )
 
     def _sure(self, id: str) -> Search:
-        return record_of(Search, self._connection.execute(_WHOLE.where(SearchRow.id == id)).one())
+        return record_of(Search, self._connection.execute(_ONE, {"id": id}).one())
 
 
 def _search(row: Row[Any]) -> Search:
@@ -151,3 +132,34 @@ _WHOLE: Select[Any] = (
     .join(ModelRow, ModelRow.id == ScenarioRow.model_id)
     .join(ClusterRow, ClusterRow.id == ScenarioRow.cluster_id)
 )
+
+
+def _answered() -> Select[Any]:
+    proven = or_(SearchRow.proven_top_k.is_(True), SearchRow.status == "infeasible")
+    same = (SearchRow.seed == bindparam("seed")) & (SearchRow.max_seconds >= bindparam("max_seconds"))
+    return (
+        _WHOLE.where(SearchRow.key == bindparam("key"), SearchRow.state == "done", or_(proven, same))
+        .order_by(proven.desc(), SearchRow.finished_at.desc(), SearchRow.id.desc())
+        .limit(1)
+    )
+
+
+def _earlier() -> Select[Any]:
+    newest_first = (SearchRow.finished_at.desc(), SearchRow.id.desc())
+    ranked = (
+        select(SearchRow.id, func.row_number().over(partition_by=SearchRow.key, order_by=newest_first).label("place"))
+        .where(
+            SearchRow.problem_key == bindparam("problem_key"),
+            SearchRow.key != bindparam("key"),
+            SearchRow.state == "done",
+        )
+        .subquery()
+    )
+    newest = _WHOLE.join(ranked, ranked.c.id == SearchRow.id).where(ranked.c.place == 1)
+    return newest.order_by(*newest_first).limit(_MOST_EARLIER)
+
+
+# What every request asks is built once: SQLAlchemy takes longer to build a statement than SQLite to run it.
+_ONE = _WHOLE.where(SearchRow.id == bindparam("id"))
+_ANSWERED = _answered()
+_EARLIER = _earlier()
