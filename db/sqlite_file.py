@@ -43,7 +43,7 @@ def prepare(database: DatabaseUrl) -> tuple[str | None, str]:
                 upgrade(database)
             return revision, HEAD
     except OSError as error:
-        raise StoreUnavailable(database.shown, error.strerror or str(error)) from None
+        raise StoreUnavailable(database.shown, f"{error.strerror}: {error.filename}") from None
     except sqlite3.Error as error:
         raise StoreUnavailable(database.shown, str(error)) from None
 

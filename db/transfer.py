@@ -18,6 +18,7 @@ from importlib import metadata
 from typing import Any, NoReturn
 
 from sqlalchemy import JSON, Column, Table
+from sqlalchemy.types import TypeDecorator
 
 from costmodel.errors import InvalidInput, UnreadableFile
 from db.revisions import HEAD, REVISIONS
@@ -119,7 +120,8 @@ def _value(column: Column[Any], value: Any, number: int) -> Any:
         return None
     if isinstance(column.type, JSON):
         return value
-    kind = column.type.python_type
+    own = column.type
+    kind = (own.impl_instance if isinstance(own, TypeDecorator) else own).python_type
     if kind is datetime:
         return _moment(value, place, number)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
