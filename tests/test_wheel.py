@@ -125,3 +125,11 @@ def test_suggest_answers(environment: Path, tmp_path: Path) -> None:
     answer = json.loads(result.stdout)
     assert answer["plans"], answer
     assert answer["plans"][0]["rank"] == 1
+
+
+def test_the_store_is_made_by_the_migrations_inside(environment: Path, tmp_path: Path) -> None:
+    for command in ("upgrade", "check"):
+        result = run(environment / "bin" / "planner", "db", command, "--json", cwd=tmp_path)
+        assert result.returncode == 0, result.stdout + result.stderr
+    assert json.loads(result.stdout)["problems"] == []
+    assert (tmp_path / "planner.db").exists()
