@@ -46,7 +46,7 @@ def main() -> int:
 def _measure(url: str) -> int:
     with Store.open(url) as store:
         started = perf_counter()
-        search_id = _fill(store)
+        search_id = fill(store)
         print(f"\n{store.backend}: filled in {perf_counter() - started:.0f} s")
         print(f"{'filter':44} {'sort':25} {'page':>6} {'p50 ms':>8} {'p99 ms':>8}")
         worst = 0.0
@@ -110,7 +110,8 @@ def _scenarios() -> list[Any]:
     ]
 
 
-def _fill(store: Store) -> str:
+def fill(store: Store) -> str:
+    """Store the plans of all scenarios, and a search that answered with ten of them; its id."""
     draw = random.Random(4)
     scenarios = _scenarios()
     keep(store, *scenarios)
