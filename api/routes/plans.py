@@ -76,7 +76,15 @@ class CompareQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    plan: Annotated[list[Id], Field(min_length=2, max_length=6, description="Two to six ids of plans.")]
+    plan: Annotated[
+        list[Id],
+        Field(
+            min_length=2,
+            max_length=6,
+            description="Two to six ids of plans, each once: `?plan=..&plan=..`.",
+            json_schema_extra={"uniqueItems": True},
+        ),
+    ]
 
 
 @router.get("", response_model=PlanList, responses=problems(304), summary="List stored plans")
