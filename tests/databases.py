@@ -30,6 +30,15 @@ _USER = "planner"
 _PASSWORD = "not-shown-anywhere"
 _TEMPLATE = "planner_template"
 _START_SECONDS = 60
+# However the tests end, also by kill -9: their end of the pipe closes, and the server and its folder go.
+_UNTIL_STDIN_ENDS = """
+home=$1; shift
+"$@" & server=$!
+read -r _
+kill -QUIT $server
+wait $server
+rm -rf "$home"/*
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,21 +120,17 @@ def _started(as_user: list[str], programs: Path, data: Path, home: Path) -> Iter
         "max_connections": "200",
     }
     switches = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    command = [*as_user, "sh", "-c", _UNTIL_STDIN_ENDS, "sh", home, programs / "postgres", "-D", data, *switches]
     with (home / "server.log").open("wb") as log:
         process = subprocess.Popen(
-            [*as_user, programs / "postgres", "-D", data, *switches],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
+            command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
             _wait_for(port, process, home / "server.log")
             yield PostgresServer(port=port)
         finally:
-            # Told by the server itself: the process that was started is runuser, which is not it.
-            stop = [programs / "pg_ctl", "stop", "--pgdata", data, "--mode", "immediate"]
-            subprocess.run([*as_user, *stop], check=False, capture_output=True, timeout=_START_SECONDS)
+            assert process.stdin is not None
+            process.stdin.close()
             process.wait(timeout=_START_SECONDS)
 
 
