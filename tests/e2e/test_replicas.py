@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from db.engine import engine_of
 from db.urls import database_url
@@ -47,23 +46,28 @@ def pair(shared_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield both
 
 
-def column_of(url: str, search_id: str, column: str) -> Any:
+@contextmanager
+def connected(url: str) -> Iterator[Connection]:
     engine = engine_of(database_url(url))
     try:
         with engine.connect() as connection:
-            query = text(f"SELECT {column} FROM searches WHERE id = :id")
-            return connection.execute(query, {"id": search_id}).scalar_one()
+            yield connection
     finally:
         engine.dispose()
 
 
-def running_one(url: str, both: Pair, search_id: str) -> Pair:
-    """Whoever works on a search, and the other one."""
-    assert eventually(lambda: column_of(url, search_id, "state") == "running", _PATIENCE_S)
+def owner_of(url: str, servers: Sequence[Server], search_id: str) -> Server:
+    """Whoever works on a search."""
+
+    def owner() -> str | None:
+        with connected(url) as connection:
+            query = text("SELECT owner FROM searches WHERE id = :id AND state = 'running'")
+            return connection.execute(query, {"id": search_id}).scalar_one_or_none()
+
+    assert eventually(lambda: owner() is not None, _PATIENCE_S)
     # Owners are called after their host, process and a random word.
-    pid = int(column_of(url, search_id, "owner").rsplit("-", 2)[1])
-    one, other = both
-    return (one, other) if one.process.pid == pid else (other, one)
+    pid = int(str(owner()).rsplit("-", 2)[1])
+    return next(server for server in servers if server.process.pid == pid)
 
 
 def test_what_one_was_asked_the_other_tells(pair: Pair) -> None:
@@ -85,7 +89,8 @@ def test_what_one_was_asked_the_other_tells(pair: Pair) -> None:
 
 def test_either_may_be_told_to_cancel(pair: Pair, shared_url: str) -> None:
     search_id = pair[0].ask(lasting(60)).json()["id"]
-    _, other = running_one(shared_url, pair, search_id)
+    owner = owner_of(shared_url, pair, search_id)
+    (other,) = {*pair} - {owner}
     assert other.client.post(f"/v1/searches/{search_id}/cancel").status_code == 202
     assert other.finished(search_id, 10.0)["state"] == "cancelled"
     assert pair[0].state(search_id) == "cancelled"
@@ -101,38 +106,42 @@ def test_fifty_clients_of_both_cause_one_search(pair: Pair, shared_url: str) -> 
     assert count(shared_url, "searches") == before + 1
 
 
-def test_the_search_of_a_killed_server_is_finished_by_the_other(postgres_url: str, tmp_path: Path) -> None:
-    with two_servers(postgres_url, tmp_path) as both:
-        search_id = both[0].ask(lasting(2)).json()["id"]
-        victim, survivor = running_one(postgres_url, both, search_id)
-        workers = victim.kill()
-        killed = time.monotonic()
-        assert eventually(lambda: column_of(postgres_url, search_id, "attempt") == 2, _PATIENCE_S)
-        assert time.monotonic() - killed < _LEASE_S + 5.0
-        found = survivor.finished(search_id)
-        assert found["state"] == "done"
-        assert not any(alive(pid) for pid in workers)
-        kinds = survivor.events(search_id)
-    assert (kinds.count("running"), kinds.count("done")) == (2, 1)
-    assert wrong_with(postgres_url) == []
-
-
-def test_a_server_that_was_frozen_past_its_lease_overwrites_nothing(postgres_url: str, tmp_path: Path) -> None:
-    with two_servers(postgres_url, tmp_path) as both:
-        search_id = both[0].ask(lasting(2)).json()["id"]
-        frozen, other = running_one(postgres_url, both, search_id)
+def test_a_third_finishes_for_one_that_was_killed_and_one_that_was_frozen(postgres_url: str, tmp_path: Path) -> None:
+    with two_servers(postgres_url, tmp_path) as two, serving(postgres_url, tmp_path) as three:
+        everybody = (*two, three)
+        first = two[0].ask(lasting(3)).json()["id"]
+        frozen = owner_of(postgres_url, everybody, first)
         freeze_outside_of_transactions(frozen, postgres_url)
-        # Its worker goes on, and hands over its answer as soon as somebody listens again.
-        found = other.finished(search_id)
-        assert found["state"] == "done"
-        assert column_of(postgres_url, search_id, "attempt") == 2
+        awake = [server for server in everybody if server is not frozen]
+        second = awake[0].ask(lasting(3)).json()["id"]
+        killed = owner_of(postgres_url, awake, second)
+        (survivor,) = {*awake} - {killed}
+        workers = killed.kill()
+        ended = time.monotonic()
+
+        assert eventually(lambda: sum(attempts(postgres_url).values()) > 2, _PATIENCE_S)
+        assert time.monotonic() - ended < _LEASE_S + 5.0
+        found, also_found = survivor.finished(first), survivor.finished(second)
+        assert (found["state"], also_found["state"]) == ("done", "done")
+        assert attempts(postgres_url) == {first: 2, second: 2}
+        assert not any(alive(pid) for pid in workers)
+
+        # Its worker went on, and hands over its answer as soon as somebody listens again.
         os.kill(frozen.process.pid, signal.SIGCONT)
         assert eventually(lambda: "not ours any more" in frozen.written(), _PATIENCE_S), frozen.tail()
-        assert other.search(search_id) == frozen.search(search_id) == found
+        assert survivor.search(first) == frozen.search(first) == found
         assert frozen.ask(SMALL, wait=60).json()["status"] == "optimal"
         assert frozen.tracebacks() == []
-    assert count(postgres_url, f"search_events WHERE search_id = '{search_id}' AND kind = 'done'") == 1
+        for search_id in (first, second):
+            kinds = survivor.events(search_id)
+            assert (kinds.count("running"), kinds.count("done"), kinds[-1]) == (2, 1, "done")
     assert wrong_with(postgres_url) == []
+
+
+def attempts(url: str) -> dict[str, int]:
+    """How often each search was begun."""
+    with connected(url) as connection:
+        return {row.id: row.attempt for row in connection.execute(text("SELECT id, attempt FROM searches"))}
 
 
 def freeze_outside_of_transactions(server: Server, url: str) -> None:
