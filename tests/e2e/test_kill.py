@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.e2e.audit import count, wrong_with
 from tests.e2e.servers import MEDIUM, SMALL, Server, lasting, serving
 from tests.processes import alive, eventually
+
+pytestmark = pytest.mark.slow
 
 _ROUNDS = 3
 

@@ -11,11 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from tests.databases import PostgresServer, binaries, running_server
 from tests.e2e.audit import wrong_with
 from tests.e2e.servers import MEDIUM, SMALL, Server, lasting, serving
 from tests.processes import eventually
+
+pytestmark = pytest.mark.slow
 
 _PATIENCE_S = 30.0
 

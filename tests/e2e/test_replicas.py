@@ -20,6 +20,8 @@ from tests.e2e.audit import count, wrong_with
 from tests.e2e.servers import MEDIUM, SMALL, Server, lasting, serving
 from tests.processes import alive, eventually
 
+pytestmark = pytest.mark.slow
+
 _LEASE_S = 10.0
 _PATIENCE_S = 20.0
 
@@ -113,7 +115,7 @@ def test_a_third_finishes_for_one_that_was_killed_and_one_that_was_frozen(postgr
         frozen = owner_of(postgres_url, everybody, first)
         freeze_outside_of_transactions(frozen, postgres_url)
         awake = [server for server in everybody if server is not frozen]
-        second = awake[0].ask(lasting(3)).json()["id"]
+        second = awake[0].ask(lasting(4)).json()["id"]
         killed = owner_of(postgres_url, awake, second)
         (survivor,) = {*awake} - {killed}
         workers = killed.kill()

@@ -6,9 +6,13 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.audit import count, wrong_with
 from tests.e2e.servers import Server, lasting, serving
 from tests.processes import alive, eventually
+
+pytestmark = pytest.mark.slow
 
 _GRACE_S = 10.0
 
