@@ -66,7 +66,9 @@ def check_question(item: PredictionItem) -> CheckQuestion:
         devices=item.devices,
         global_batch_size=item.global_batch_size,
         seq_len=item.seq_len,
+        # A batch gets verdicts; what else would do is a search, and those run in processes of their own.
         best=False,
+        nearest=False,
     )
 
 

@@ -118,7 +118,7 @@ class _Check:
         self._warn(taken, status)
         nearest: Json | None = None
         searched: Json | None = None
-        if status not in FITTING:
+        if status not in FITTING and self.asked.nearest:
             near = nearest_of(self.request, self.facts, self.plan, self.reference, broken, self.deadline)
             nearest, searched = near.answer, near.searched
             self.warnings += near.warnings
@@ -165,7 +165,7 @@ class _Check:
 
     def _best(self, status: str, pricing: Pricing | None, nearest: Json | None) -> tuple[Json | None, Json | None]:
         """The best plan and, when no plan of the scenario fits at all, why."""
-        nothing_found = status not in FITTING and nearest is None
+        nothing_found = self.asked.nearest and status not in FITTING and nearest is None
         if not self.asked.best and not nothing_found:
             return None, None
         try:

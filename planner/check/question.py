@@ -32,6 +32,7 @@ class CheckQuestion:
         plan: the path of a plan file; ``-`` is stdin.
         model, cluster: as in ``Question``.
         best: whether to search for the best plan too.
+        nearest: whether to look for the nearest plan that would do where this one does not, and why there is none.
     """
 
     plan: str
@@ -53,6 +54,7 @@ class CheckQuestion:
     max_seconds: float = Question.max_seconds
     seed: int = Question.seed
     best: bool = True
+    nearest: bool = True
 
 
 def with_catalog_names(draft: PlanDraft) -> PlanDraft:

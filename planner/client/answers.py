@@ -317,7 +317,7 @@ class Violation(Told):
 
 
 class PredictionResult(Told):
-    """A verdict on one plan: ``fits``, ``at_risk``, ``too_big``, ``not_priced`` or ``illegal``.
+    """A verdict on one plan: ``fits``, ``at_risk``, ``too_big``, ``unknown`` or ``illegal``.
 
     An item that could not be judged has no status but a ``problem``.
     """

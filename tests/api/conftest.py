@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -33,6 +34,17 @@ class Live:
     def __init__(self, server: Server, store: Store, stack: ExitStack) -> None:
         self.server, self.store, self._stack = server, store, stack
         self.contract = Contract(httpx.get(f"{self.url}/openapi.json", trust_env=False).raise_for_status().json())
+
+    @cached_property
+    def writer(self) -> httpx.Client:
+        """May read and write."""
+        return self.client(self.key("write")[1])
+
+    @cached_property
+    def answer(self) -> dict[str, Any]:
+        """A search that is done, with three plans."""
+        # Of a length that no other question has.
+        return answered(self.writer, seq_len=2080)
 
     @property
     def url(self) -> str:
@@ -63,32 +75,42 @@ class Live:
         return self._stack.enter_context(made)
 
 
-@pytest.fixture(scope="session", params=BACKENDS)
-def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A server on each of the two databases."""
-    folder = tmp_path_factory.mktemp(f"api-{request.param}")
-    with ExitStack() as stack:
-        url = f"sqlite:///{folder / 'planner.db'}"
-        if request.param == "postgresql":
-            postgres: PostgresServer = request.getfixturevalue("postgres_server")
-            url = postgres.create()
-            stack.callback(postgres.drop, url)
-        store = stack.enter_context(Store.open(url))
-        _first_key(store)
-        server = stack.enter_context(serving(url, folder, "--require-keys"))
-        yield Live(server, store, stack)
+@pytest.fixture(scope="session")
+def live_on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A server on SQLite."""
+    folder = tmp_path_factory.mktemp("api-sqlite")
+    with _running(f"sqlite:///{folder / 'planner.db'}", folder) as live:
+        yield live
 
 
 @pytest.fixture(scope="session")
+def live_on_postgresql(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A server on PostgreSQL."""
+    url = postgres_server.create()
+    with _running(url, tmp_path_factory.mktemp("api-postgresql")) as live:
+        yield live
+    postgres_server.drop(url)
+
+
+# The servers are fixtures of their own: one that has the database as its parameter would be started again and again, as
+# the tests of a session come file by file.
+@pytest.fixture(params=BACKENDS, scope="module")
+def live(request: pytest.FixtureRequest) -> Live:
+    """A server on each of the two databases."""
+    found: Live = request.getfixturevalue(f"live_on_{request.param}")
+    return found
+
+
+@pytest.fixture(scope="module")
 def client(live: Live) -> httpx.Client:
     """May read and write."""
-    return live.client(live.key("write")[1])
+    return live.writer
 
 
-@pytest.fixture(scope="session")
-def answer(client: httpx.Client) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def answer(live: Live) -> dict[str, Any]:
     """A search that is done, with three plans."""
-    return answered(client)
+    return live.answer
 
 
 @pytest.fixture(scope="session")
@@ -97,6 +119,15 @@ def open_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("api-open")
     with serving(f"sqlite:///{folder / 'planner.db'}", folder) as server:
         yield str(server.client.base_url).rstrip("/")
+
+
+@contextmanager
+def _running(url: str, folder: Path) -> Iterator[Live]:
+    with ExitStack() as stack:
+        store = stack.enter_context(Store.open(url))
+        _first_key(store)
+        server = stack.enter_context(serving(url, folder, "--require-keys"))
+        yield Live(server, store, stack)
 
 
 def _first_key(store: Store) -> None:

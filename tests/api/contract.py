@@ -40,7 +40,7 @@ class Contract:
         if operation is None:
             # The document itself and the pages for people are not in it.
             assert response.status_code in _OF_NO_OPERATION or not request.url.path.startswith("/v1/"), where
-            if kind == PROBLEM:
+            if kind == PROBLEM and request.method != "HEAD":
                 self._judge("Problem", response, where)
             return
         promised = self._resolved(operation["responses"].get(str(response.status_code)))

@@ -37,7 +37,10 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "measurement_id": (_KNOWN["measurement"],),
     "scenario_id": (_KNOWN["scenario"],),
     "name": ("llama-3-8b", "dgx-h100", "starting-2026-11"),
-    "plan": (_KNOWN["plan"],),
+    "plan": tuple(
+        _KNOWN["plan"] | change
+        for change in ({}, {"tp": 3}, {"recompute": "selective", "recompute_modules": []}, {"recompute": "full"})
+    ),
 }
 _NUMBERS = frozenset({"devices", "global_batch_size", "seq_len", "top", "max_seconds", "min_free_gib"})
 _LISTS = frozenset({"pins", "forbids"})

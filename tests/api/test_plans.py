@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -127,6 +128,31 @@ def test_a_hundred_plans_at_once(client: httpx.Client, answer: Json) -> None:
     assert {result["plan_id"] for result in results} == {answer["plans"][0]["id"]}
 
 
+def test_nothing_is_searched_for_a_plan_that_does_not_fit(client: httpx.Client) -> None:
+    """What would fit instead, and why nothing does, takes a search of a third of a second for each of these."""
+    plan = {"tp": 1, "pp": 1, "dp": 64, "micro_batch_size": 1, "global_batch_size": 64, "seq_len": 4096}
+    item = {"model": "deepseek-v3", "cluster": "dgx-a100-40gb", "devices": 64, "plan": plan}
+    started = time.monotonic()
+
+    results = _judged(client, *[item] * 100)
+
+    assert {result["status"] for result in results} == {"too_big"}
+    assert time.monotonic() - started < 15
+
+
+def test_a_plan_that_has_no_price_may_have_a_verdict(client: httpx.Client, answer: Json) -> None:
+    own = {"recompute": "selective", "recompute_modules": []}
+    long = {**_PLAIN, **own, "seq_len": 8192}
+
+    short, doubtful = _judged(client, *(_item(answer) | {"plan": plan} for plan in (_PLAIN | own, long)))
+
+    assert short["status"] == "fits"
+    assert doubtful["status"] == "unknown"
+    for result in (short, doubtful):
+        assert "prediction" not in result
+        assert "plan_id" not in result
+
+
 def test_whatever_stands_in_a_plan_it_is_judged(client: httpx.Client, answer: Json) -> None:
     values: list[Any] = [None, 0, -1, 2**62, 1e308, "x", [], {}, [[1]], 1.5, True]
 
@@ -138,7 +164,7 @@ def test_whatever_stands_in_a_plan_it_is_judged(client: httpx.Client, answer: Js
 
 
 def test_a_plan_that_was_priced_can_be_measured_against(client: httpx.Client, answer: Json) -> None:
-    (priced,) = _judged(client, _item(answer, recompute="full"))
+    (priced,) = _judged(client, _item(answer) | {"plan": _PLAIN | {"recompute": "full"}})
     assert client.get(f"/v1/plans/{priced['plan_id']}").json()["plan"]["recompute"] == "full"
     predicted = priced["prediction"]["step_time_s"]
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from api.schemas.answers.base import Absent, Answer, CostModel, Next, Problem
 from api.schemas.text import Id
 
-Verdict = Literal["fits", "at_risk", "too_big", "not_priced", "illegal"]
+Verdict = Literal["fits", "at_risk", "too_big", "unknown", "illegal"]
 
 
 class PlanAxes(Answer):
@@ -203,8 +203,8 @@ class PredictionResult(Answer):
     """One item of a batch: a verdict with its prediction, or the problem with the item."""
 
     status: Verdict | None
-    """`at_risk` fits so closely that it may run out of memory; `not_priced` is legal, but its time has no model;
-    null when the item has a `problem`."""
+    """`at_risk` fits so closely that it may run out of memory; `unknown` has no price, and bounds on its memory lie on
+    both sides of what there is; null when the item has a `problem`."""
     plan_id: Id | Absent = None
     """Where the plan is stored; absent when it is illegal or has no price."""
     plan: PlanFields | Absent = None
