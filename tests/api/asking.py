@@ -20,6 +20,16 @@ MODEL: dict[str, Any] = {
     "vocab_size": 128256,
     "tie_word_embeddings": False,
 }
+PLAIN: dict[str, Any] = {
+    "tp": 1,
+    "pp": 1,
+    "dp": 16,
+    "zero_stage": 1,
+    "micro_batch_size": 1,
+    "global_batch_size": 64,
+    "seq_len": 2048,
+}
+"""A plan of llama-3-8b on 16 devices that fits."""
 UNKNOWN_ID = "0" * 32
 
 
