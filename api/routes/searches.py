@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncIterable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import Response
@@ -181,12 +181,15 @@ def get_search(request: Request, search_id: SearchId, state: Served, principal: 
     body = state.bodies.get(search_id)
     if body is not None:
         return conditional(request, body, cache=FOR_EVER)
-    found = _look_up(state, search_id)
-    if found is None:
+    with state.store.reading() as repos:
+        found = repos.searches.get(search_id)
+        answer = None if found is None else stored_answer(repos, found)
+    if found is None or answer is None:
         raise not_found("search", search_id)
     over = found.state in _OVER
     headers = {} if over else _RETRY_AFTER
-    return conditional(request, rendered(state, found), cache=FOR_EVER if over else "no-cache", headers=headers)
+    body = _body_kept(state, found, answer)
+    return conditional(request, body, cache=FOR_EVER if over else "no-cache", headers=headers)
 
 
 @router.post(
@@ -279,6 +282,10 @@ def rendered(state: State, search: records.Search) -> bytes:
         return body
     with state.store.reading() as repos:
         answer = stored_answer(repos, search)
+    return _body_kept(state, search, answer)
+
+
+def _body_kept(state: State, search: records.Search, answer: dict[str, Any]) -> bytes:
     body = body_of(Search.model_validate(answer))
     if search.state in _OVER:
         state.bodies.put(search.id, body)
