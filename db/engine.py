@@ -27,6 +27,9 @@ _POSTGRESQL_OPTIONS = {
     "application_name": "parallelism-planner",
     "statement_timeout": "30s",
     "idle_in_transaction_session_timeout": "60s",
+    # Our queries take milliseconds: starting helpers for one, or compiling it, takes longer than it does.
+    "max_parallel_workers_per_gather": "0",
+    "jit": "off",
 }
 POOL_SIZE = 8
 POOL_OVERFLOW = 24

@@ -136,6 +136,17 @@ class Page:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Code:
+    """Which code a search was asked of: only the same gives the answer that its id stands for."""
+
+    cost_model_version: str
+    search_version: str
+
+    def __str__(self) -> str:
+        return f"cost model {self.cost_model_version} and search {self.search_version}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class NewSearch:
     """A question to be searched."""
 

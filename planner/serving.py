@@ -9,7 +9,7 @@ from db import records
 from db.store import Store
 from planner.running.job import SearchJob
 from planner.running.runner import Runner
-from planner.stored.questions import stored_request
+from planner.stored.questions import stored_request, this_code
 from planner.stored.records import result_of
 
 
@@ -33,4 +33,4 @@ def search_runner(store: Store, slots: int) -> Runner:
     if store.serves_alone:
         with store.writing() as repos:
             repos.searches.end_leases(datetime.now(UTC))
-    return Runner(store, slots=slots, work_of=work_of, result_of=result_of_answer)
+    return Runner(store, slots=slots, work_of=work_of, result_of=result_of_answer, code=this_code())

@@ -12,9 +12,9 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, text, update
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, not_, or_, select, text, update
 
-from db.records import Json, Search, SearchResult
+from db.records import Code, Json, Search, SearchResult
 from db.repositories.events import Events
 from db.repositories.plans import Plans
 from db.repositories.statements import values_of
@@ -35,13 +35,17 @@ class SearchWork(ABC):
     def get(self, id: str) -> Search | None:
         """The search of that id."""
 
-    def claim(self, owner: str, now: datetime, lease_until: datetime, most_attempts: int) -> Search | None:
+    def claim(
+        self, owner: str, now: datetime, lease_until: datetime, most_attempts: int, code: Code | None = None
+    ) -> Search | None:
         """The oldest search that nobody works on, now its own; None when there is none.
 
         Args:
             most_attempts: a search that was given up by its owners this often is left alone.
+            code: leave alone what was asked of other code; None takes any.
         """
-        return self._claim(_free(now, most_attempts), owner, now, lease_until)
+        condition = _free(now, most_attempts)
+        return self._claim(condition if code is None else and_(condition, _asked_of(code)), owner, now, lease_until)
 
     def claim_this(self, id: str, owner: str, now: datetime, lease_until: datetime) -> Search | None:
         """That search, now its own; None when it is finished, or somebody works on it."""
@@ -139,6 +143,17 @@ class SearchWork(ABC):
             self._end(id, "failed", {"problem": problem}, now, problem=problem)
         return len(unwanted) + len(hopeless)
 
+    def give_up_other_code(self, code: Code, asked_before: datetime, problem: Json, now: datetime) -> int:
+        """Fail searches that nobody works on, were asked of other code, and have waited for it for long.
+
+        Returns:
+            How many.
+        """
+        outdated = self._locked(and_(_free(now), not_(_asked_of(code)), SearchRow.created_at < asked_before))
+        for id in outdated:
+            self._end(id, "failed", {"problem": problem}, now, problem=problem)
+        return len(outdated)
+
     def end_leases(self, now: datetime) -> int:
         """Make all running searches anybody's: whoever held them is known to be gone.
 
@@ -205,6 +220,12 @@ class SearchWork(ABC):
 def _state_of(id: str) -> Any:
     columns = (SearchRow.state, SearchRow.owner, SearchRow.attempt, SearchRow.lease_until)
     return select(*columns).where(SearchRow.id == id)
+
+
+def _asked_of(code: Code) -> ColumnElement[bool]:
+    return and_(
+        SearchRow.cost_model_version == code.cost_model_version, SearchRow.search_version == code.search_version
+    )
 
 
 def _free(now: datetime, most_attempts: int | None = None) -> ColumnElement[bool]:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from db.errors import StoreUnavailable
-from db.records import Json, Search, SearchResult
+from db.records import Code, Json, Search, SearchResult
 from db.repositories import Repositories
 from db.store import Store
 from planner.running.errors import failure
@@ -25,6 +25,9 @@ _T = TypeVar("_T")
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 3.0
 _PATIENCE_S = 120.0
+# While servers are updated one by one, those of the old version still run what was asked of them.
+_FOR_OTHER_CODE = timedelta(hours=1)
+_OUTDATED = failure("outdated", "it was asked of another version of the planner, which no longer runs; ask again")
 
 Listener = Callable[[str], None]
 
@@ -36,10 +39,19 @@ class Ledger:
         lease_s: for how long a claim or a renewal holds.
         most_attempts: a search whose owners died this often is not tried again.
         hurry: once it is set, what the store refuses is not tried again.
+        code: only searches that were asked of it are taken; None takes all.
     """
 
-    def __init__(self, store: Store, owner: str, lease_s: float, most_attempts: int, hurry: threading.Event) -> None:
-        self.store, self.owner = store, owner
+    def __init__(
+        self,
+        store: Store,
+        owner: str,
+        lease_s: float,
+        most_attempts: int,
+        hurry: threading.Event,
+        code: Code | None = None,
+    ) -> None:
+        self.store, self.owner, self._code = store, owner, code
         self._lease, self._most_attempts, self._hurry = timedelta(seconds=lease_s), most_attempts, hurry
         self._listeners: list[Listener] = []
 
@@ -56,14 +68,14 @@ class Ledger:
         """
         now = datetime.now(UTC)
         with self.store.writing() as repos:
-            search = repos.searches.claim(self.owner, now, now + self._lease, self._most_attempts)
+            search = repos.searches.claim(self.owner, now, now + self._lease, self._most_attempts, self._code)
         if search is not None:
             _log.info("search %s: begun, attempt %d", search.id, search.attempt, extra=self._fields(search))
             self._publish(search.id)
         return search
 
     def keep(self, ids: Collection[str]) -> set[str]:
-        """Renew our leases, and end searches that too many owners died of.
+        """Renew our leases, and end searches that too many owners died of or that wait for code that is gone.
 
         Returns:
             Those of ours to be stopped.
@@ -76,6 +88,8 @@ class Ledger:
         with self.store.writing() as repos:
             unwanted = repos.searches.renew(self.owner, ids, now + self._lease)
             given_up = repos.searches.give_up(now, self._most_attempts, died)
+            if self._code is not None:
+                given_up += repos.searches.give_up_other_code(self._code, now - _FOR_OTHER_CODE, _OUTDATED, now)
         if given_up:
             _log.error("%d searches were given up", given_up, extra={"owner": self.owner, "searches": given_up})
         return unwanted

@@ -19,7 +19,7 @@ from typing import Any
 
 from costmodel.errors import PlannerError
 from db.errors import StoreUnavailable
-from db.records import Search, SearchResult
+from db.records import Code, Search, SearchResult
 from db.store import Store
 from planner.running.errors import JobFailed, JobStopped, WorkersUnavailable, failure, problem_of
 from planner.running.job import Job
@@ -46,6 +46,7 @@ class Runner:
         lease_s: after so long without a sign of life, others may take a search over.
         renew_s: how often there is such a sign, and cancels are looked for.
         most_attempts: how many owners a search may lose before it is given up.
+        code: only searches that were asked of it are taken; None takes all.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Runner:
         lease_s: float = 10.0,
         renew_s: float = 2.0,
         most_attempts: int = 3,
+        code: Code | None = None,
     ) -> None:
         self.owner = f"{name or socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self.slots = slots
@@ -67,7 +69,7 @@ class Runner:
         self._poll_s, self._renew_s = poll_s, renew_s
         # First nothing new is begun, then nothing goes on.
         self._closing, self._ended = threading.Event(), threading.Event()
-        self._ledger = Ledger(store, self.owner, lease_s, most_attempts, hurry=self._ended)
+        self._ledger = Ledger(store, self.owner, lease_s, most_attempts, hurry=self._ended, code=code)
         self._pool: Pool | None = None
         self._asking, self._more, self._look = threading.Lock(), threading.Event(), threading.Event()
         self._running: dict[tuple[str, int], threading.Event] = {}

@@ -14,6 +14,9 @@ from planner.search.constraints import Constraints
 
 ObjectiveKind = Literal["step_time", "cost", "fewest_devices"]
 
+# Below it costs are no numbers any more that could be compared.
+_LEAST_PRICE = 1e-6
+
 
 @dataclass(frozen=True, kw_only=True)
 class SearchRequest:
@@ -49,8 +52,9 @@ class SearchRequest:
                 "price-per-device-hour",
                 f"the cost objective needs it, as the catalog has no price for {self.scenario.cluster.name}",
             )
-        if self.price_per_device_hour is not None and not self.price_per_device_hour > 0:
-            raise InvalidInput("price-per-device-hour", self.price_per_device_hour, "it must be above 0")
+        priced = self.price_per_device_hour is not None or self.objective == "cost"
+        if priced and self.price is not None and not self.price >= _LEAST_PRICE:
+            raise InvalidInput("price-per-device-hour", self.price, f"it must be at least {_LEAST_PRICE:g}")
 
     @property
     def price(self) -> float | None:

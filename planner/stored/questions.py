@@ -62,18 +62,20 @@ def new_search(request: SearchRequest, created_by: str | None) -> records.NewSea
     )
 
 
+def this_code() -> records.Code:
+    """The code that answers in this process."""
+    return records.Code(cost_model_version=cost_model_version(), search_version=search_version())
+
+
 def stored_request(repos: Repositories, search: records.Search) -> SearchRequest:
     """The request that a stored search stands for.
 
     Raises:
         OtherVersion: other code than this was asked; its answer would be stored under the wrong version.
     """
-    asked_of = (search.cost_model_version, search.search_version)
-    if asked_of != (cost_model_version(), search_version()):
-        raise OtherVersion(
-            f"the search was asked of cost model {asked_of[0]} and search {asked_of[1]}, this process has "
-            f"{cost_model_version()} and {search_version()}; ask again"
-        )
+    asked_of = records.Code(cost_model_version=search.cost_model_version, search_version=search.search_version)
+    if asked_of != this_code():
+        raise OtherVersion(f"the search was asked of {asked_of}, this process has {this_code()}; ask again")
     scenario, calibration = repos.scenarios.get(search.scenario_id), repos.calibrations.get(search.calibration_id)
     assert scenario is not None, "foreign keys hold"
     assert calibration is not None, "foreign keys hold"

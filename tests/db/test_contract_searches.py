@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from db.records import Search
+from db.records import Code, Search
 from db.store import Store
 from tests.db.samples import (
     LEASE,
@@ -290,6 +290,32 @@ def test_who_stops_puts_searches_back(store: Store) -> None:
     again = claimed(store, "three", 7)
     assert again is not None
     assert (again.id, again.attempt) == (wanted.id, 2)
+
+
+def test_other_code_leaves_a_search_to_its_own_until_that_is_gone(store: Store) -> None:
+    old, new = Code(cost_model_version="1", search_version="a"), Code(cost_model_version="2", search_version="a")
+    search = queued(store, cost_model_version="1", search_version="a")
+
+    def taken(code: Code, second: float) -> Search | None:
+        with store.writing() as repos:
+            return repos.searches.claim("one", later(second), later(second) + LEASE, MOST, code)
+
+    def given_up(code: Code, asked_before: float, second: float) -> int:
+        with store.writing() as repos:
+            return repos.searches.give_up_other_code(code, later(asked_before), PROBLEM, later(second))
+
+    assert taken(new, 1) is None
+    assert given_up(new, asked_before=0, second=1) == 0
+    found = taken(old, 2)
+    assert found is not None
+    assert found.id == search.id
+    # Its owner is alive, and then it is not.
+    assert given_up(new, asked_before=5, second=3) == 0
+    assert given_up(old, asked_before=500, second=500) == 0
+    assert taken(new, 500) is None
+    assert given_up(new, asked_before=500, second=500) == 1
+    assert read(store, search.id).problem == PROBLEM
+    assert kinds(store, search.id) == ["queued", "running", "failed"]
 
 
 def test_what_kills_its_owners_is_given_up(store: Store) -> None:
