@@ -100,7 +100,7 @@ class SearchBody(ScenarioFields):
     """Tokens per sequence; at most 100,000,000."""
     objective: Literal["step_time", "cost", "fewest_devices"] = "step_time"
     """What the best plan has least of; `cost` needs a price."""
-    price_per_device_hour: Annotated[Number, Field(gt=0, le=1e9)] | None = None
+    price_per_device_hour: Annotated[Number, Field(ge=1e-6, le=1e9)] | None = None
     """The cluster's own price, when left out; in any currency."""
     pins: Annotated[Conditions, Field(examples=[["tp=8", "pp=4,8,16", "dp=4.."]])] = []
     """What every plan must have: `AXIS=VALUE`, `AXIS=VALUE,VALUE` or `AXIS=LOW..HIGH` with an end left out or not."""

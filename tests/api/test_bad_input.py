@@ -95,7 +95,7 @@ def test_conditions_that_leave_nothing(client: httpx.Client) -> None:
         ("max_seconds", [0, -1, 301, 1e308, "5", True, None, float("nan"), float("inf")]),
         ("min_used", [0, 1.01, "1", True, float("nan")]),
         ("min_free_gib", [-1, 1e308, "1", True, 301]),
-        ("price_per_device_hour", [0, -1, "1", True, float("-inf")]),
+        ("price_per_device_hour", [0, -1, 5e-324, "1", True, float("-inf")]),
         ("objective", ["speed", 1, None]),
         ("pins", ["tp=8", [8], [None], ["tp=1"] * 101, ["x" * 2001]]),
     ],
@@ -180,6 +180,13 @@ def test_a_model_with_a_field_that_makes_no_sense(client: httpx.Client, key: str
             assert {error["pointer"].split("/")[1] for error in response.json()["errors"]} <= {"model"}, response.text
         else:
             client.post(f"/v1/searches/{response.json()['id']}/cancel").raise_for_status()
+
+
+@pytest.mark.parametrize("price", [0, 5e-324])
+def test_a_cluster_whose_price_is_next_to_nothing_has_no_costs(client: httpx.Client, price: float) -> None:
+    cluster = {"extends": "dgx-h100", "price_per_device_hour": price}
+
+    assert pointers(_post(client, cluster=cluster, objective="cost")) == ["/price_per_device_hour"]
 
 
 def test_an_object_that_is_no_model(client: httpx.Client) -> None:
