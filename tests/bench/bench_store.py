@@ -48,7 +48,7 @@ def _measure(url: str) -> int:
         started = perf_counter()
         search_id = fill(store)
         print(f"\n{store.backend}: filled in {perf_counter() - started:.0f} s")
-        print(f"{'filter':44} {'sort':25} {'page':>6} {'p50 ms':>8} {'p99 ms':>8}")
+        print(f"{'filter':44} {'sort':25} {'page':>6} {'least':>8} {'p50 ms':>8} {'p99 ms':>8}")
         worst = 0.0
         for name, filter in _filters(search_id).items():
             for sort in ("step_time_s", "-mfu", "-created_at"):
@@ -56,7 +56,7 @@ def _measure(url: str) -> int:
                     times = sorted(_time(store, filter, sort, place) for _ in range(ROUNDS))
                     p50, p99 = times[ROUNDS // 2], times[ROUNDS * 99 // 100 - 1]
                     worst = max(worst, p99)
-                    print(f"{name:44} {sort:25} {page:>6} {p50:8.1f} {p99:8.1f}")
+                    print(f"{name:44} {sort:25} {page:>6} {times[0]:8.1f} {p50:8.1f} {p99:8.1f}")
         print(f"{store.backend}: slowest p99 {worst:.1f} ms, limit {LIMIT_MS:.0f} ms")
     return int(worst > LIMIT_MS)
 
