@@ -7,7 +7,6 @@
 #   make bench                      how well, and how fast, plans are ranked, listed and served
 #   make image-check                the steps of the Dockerfile, without a container engine
 #   make openapi                    write docs/openapi.json as the application has it
-#   make image-check                the steps of the Dockerfile, without a container engine
 #   make format                     rewrite the sources as `make check` wants them
 #   make clean                      remove everything that these targets made
 
@@ -57,9 +56,6 @@ image-check: $(DEV)
 
 openapi: $(DEV)
 	$(PY) -m api.documentation > docs/openapi.json
-
-image-check: $(DEV)
-	$(PY) docker/check_image.py
 
 format: $(DEV)
 	$(VENV)/bin/ruff check --fix .
