@@ -15,11 +15,10 @@ from starlette.concurrency import run_in_threadpool
 
 from api.problems import ProblemRaised
 from api.state import State, state_of
-from db.keys import digest_of_secret
+from db.keys import SCOPES, digest_of_secret
 from db.records import ApiKey
 from db.store import Store
 
-SCOPES = ("read", "write", "admin")
 _CHALLENGE = {"WWW-Authenticate": 'Bearer, Basic realm="planner: API key as password", charset="UTF-8"'}
 # A key's last use is told to the hour: writing it down at every request would make every read a write.
 _TOLD_EVERY = timedelta(hours=1)

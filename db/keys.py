@@ -1,10 +1,12 @@
-"""Secrets of API keys. A secret is 256 random bits: nobody guesses it, so a slow hash would protect nothing more."""
+"""Scopes and secrets of API keys. A secret is 256 random bits, which nobody guesses: a slow hash would add nothing."""
 
 from __future__ import annotations
 
 import secrets
 from hashlib import sha256
 
+SCOPES = ("read", "write", "admin")
+"""What a key may do, each including what stands before it."""
 _PREFIX = "pk_"
 _BYTES = 32
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costmodel.errors import InvalidInput, UnknownName
+from db.keys import SCOPES
 from planner.cli.exits import tell
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke keys of the API.")
 
-SCOPES = ("read", "write", "admin")
 _LONGEST_NAME = 100
 _MOST_DAYS = 36_500
 

@@ -110,8 +110,12 @@ def _read_variables(command: object) -> None:
     """Let ``PLANNER_SEQ_LEN`` stand for ``--seq-len``, and so on for every option that takes a value."""
     for sub in getattr(command, "commands", {}).values():
         for parameter in sub.params:
-            if parameter.name != "config" and not getattr(parameter, "is_flag", False):
-                parameter.envvar = f"PLANNER_{parameter.name.upper()}"
+            if parameter.name == "config" or getattr(parameter, "is_flag", False):
+                continue
+            variable = f"PLANNER_{parameter.name.upper()}"
+            # Kubernetes sets PLANNER_PORT to tcp://10.1.2.3:8000 in every pod beside a service called planner.
+            if not os.environ.get(variable, "").startswith("tcp://"):
+                parameter.envvar = variable
 
 
 def _as_lists(defaults: dict[str, dict[str, Any]], command: object) -> dict[str, dict[str, Any]]:

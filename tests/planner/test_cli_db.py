@@ -176,3 +176,18 @@ def test_a_key_that_can_not_be(
 ) -> None:
     assert planner("keys", "create", *arguments, "--database-url", sqlite_url, "--json") == Exit.BAD_INPUT
     assert told(capsys)["field"] == field
+
+
+def test_what_kubernetes_puts_beside_a_service_of_our_name_is_no_port(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(VARIABLE, sqlite_url)
+
+    def said_of(variable: str) -> str:
+        monkeypatch.setenv("PLANNER_PORT", variable)
+        # There is no API key, so no server starts either way.
+        assert planner("serve", "--require-keys") == Exit.BAD_INPUT
+        return capsys.readouterr().err
+
+    assert "planner keys create" in said_of("tcp://10.1.2.3:8000")
+    assert "port: 'eight' is not usable" in said_of("eight")
