@@ -6,6 +6,7 @@ given again, a new question waits in the store for a process that searches (``pl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -107,15 +108,15 @@ def answer(store: Store, search_id: str) -> Json | None:
         return None if found is None else stored_answer(repos, found)
 
 
-def remember_checked(store: Store, checked: Checked, *, now: datetime) -> str:
-    """Store a plan that was judged and has a price; returns its id."""
-    scenario, calibration = checked.scenario, calibration_record(checked.scenario.calibration)
-    given, version = scenario_record(scenario), cost_model_version()
-    document, prediction = checked.answer["plan"], checked.answer["prediction"]
-    address = plan_document_id(given.id, document, calibration.id, version)
-    record = plan_record(address, given.id, calibration.id, version, document, prediction, now)
+def remember_checked(store: Store, checked: Sequence[Checked], *, now: datetime) -> list[str]:
+    """Store plans that were judged and have a price, all or none; returns their ids."""
+    version, ids = cost_model_version(), []
     with store.writing() as repos:
-        repos.scenarios.put(given, now)
-        repos.calibrations.put(calibration, now)
-        repos.plans.put([record])
-    return address
+        for judged in checked:
+            given, calibration = scenario_record(judged.scenario), calibration_record(judged.scenario.calibration)
+            document, prediction = judged.answer["plan"], judged.answer["prediction"]
+            ids.append(plan_document_id(given.id, document, calibration.id, version))
+            repos.scenarios.put(given, now)
+            repos.calibrations.put(calibration, now)
+            repos.plans.put([plan_record(ids[-1], given.id, calibration.id, version, document, prediction, now)])
+    return ids

@@ -35,26 +35,34 @@ def predict(body: PredictionsBody, state: Served, principal: Writer, key: Idempo
 
 
 def _results(store: Store, body: PredictionsBody) -> Predictions:
-    return Predictions(items=[_result(store, item, f"/items/{place}") for place, item in enumerate(body.items)])
+    """Verdicts first, then all plans that have a price in one transaction."""
+    judged = [_judged(item, f"/items/{place}") for place, item in enumerate(body.items)]
+    priced = [found for found in judged if isinstance(found, Checked) and found.answer["prediction"] is not None]
+    ids = iter(remember_checked(store, priced, now=now()))
+    return Predictions(
+        items=[
+            found
+            if isinstance(found, PredictionResult)
+            else _verdict(found.answer, next(ids) if found.answer["prediction"] is not None else None)
+            for found in judged
+        ]
+    )
 
 
-def _result(store: Store, item: PredictionItem, pointer: str) -> PredictionResult:
+def _judged(item: PredictionItem, pointer: str) -> Checked | PredictionResult:
     try:
-        checked = check_fields(check_question(item), item.plan)
+        return check_fields(check_question(item), item.plan)
     except InvalidInput as error:
         return PredictionResult.model_validate({"status": None, "problem": problem_of_input(error, pointer)})
-    return _verdict(store, checked)
 
 
-def _verdict(store: Store, checked: Checked) -> PredictionResult:
-    answer = checked.answer
+def _verdict(answer: dict[str, Any], plan_id: str | None) -> PredictionResult:
     found: dict[str, Any] = {
         "status": answer["status"],
         "plan": PlanFields.model_validate(answer["plan"]),
         "violations": [Violation(rule=entry["rule"], reason=entry["reason"]) for entry in answer["violations"]],
         "warnings": answer["warnings"],
     }
-    if answer["prediction"] is not None:
-        found["plan_id"] = remember_checked(store, checked, now=now())
-        found["prediction"] = Prediction.model_validate(answer["prediction"])
+    if plan_id is not None:
+        found |= {"plan_id": plan_id, "prediction": Prediction.model_validate(answer["prediction"])}
     return PredictionResult(**found)
