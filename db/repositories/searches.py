@@ -6,9 +6,9 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, bindparam, func, insert, or_, select, text
+from sqlalchemy import Row, Select, bindparam, func, insert, or_, select, text, tuple_
 
-from db.column_types import is_storable
+from db.column_types import Digest, UtcDateTime, is_storable
 from db.records import NewSearch, Page, Search, SearchResult
 from db.repositories.events import Events
 from db.repositories.search_work import SearchWork
@@ -79,9 +79,12 @@ class Searches(SearchWork):
         row = self._connection.execute(_ANSWERED, asked).one_or_none()
         return None if row is None else record_of(Search, row)
 
-    def earlier(self, problem_key: str, key: str) -> list[Search]:
-        """The newest answers to the same question under other calibrations or other code, newest first."""
-        asked = {"problem_key": problem_key, "key": key}
+    def earlier(self, search: Search) -> list[Search]:
+        """Answers to the same question under other calibrations or other code that were there before a finished search.
+
+        The newest of each, newest first. What comes later is none of them, and takes the place of none.
+        """
+        asked = {"problem_key": search.problem_key, "key": search.key, "before": search.finished_at, "id": search.id}
         return [record_of(Search, row) for row in self._connection.execute(_EARLIER, asked)]
 
     def list(
@@ -146,12 +149,14 @@ def _answered() -> Select[Any]:
 
 def _earlier() -> Select[Any]:
     newest_first = (SearchRow.finished_at.desc(), SearchRow.id.desc())
+    place = tuple_(bindparam("before", type_=UtcDateTime()), bindparam("id", type_=Digest()))
     ranked = (
         select(SearchRow.id, func.row_number().over(partition_by=SearchRow.key, order_by=newest_first).label("place"))
         .where(
             SearchRow.problem_key == bindparam("problem_key"),
             SearchRow.key != bindparam("key"),
             SearchRow.state == "done",
+            tuple_(SearchRow.finished_at, SearchRow.id) < place,
         )
         .subquery()
     )

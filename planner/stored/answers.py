@@ -14,7 +14,7 @@ Json = dict[str, Any]
 def stored_answer(repos: Repositories, search: records.Search) -> Json:
     """A search with its answer once it is done; until then with its question."""
     plans = repos.plans.of_search(search.id) if search.state == "done" else []
-    earlier = repos.searches.earlier(search.problem_key, search.key) if search.state == "done" else []
+    earlier = repos.searches.earlier(search) if search.state == "done" else []
     return answer_in_words(search, plans, earlier)
 
 
@@ -24,7 +24,7 @@ def answer_in_words(
     """The same from what was read already.
 
     Args:
-        earlier: answers to the same question under another calibration or by other code.
+        earlier: what the same question had got before under another calibration or by other code.
     """
     found: Json = {
         "id": search.id,
@@ -53,7 +53,7 @@ def answer_in_words(
         ],
         **(search.details or {}),
     }
-    return found | answer | {"earlier": [_earlier(other) for other in earlier or () if _before(other, search)]}
+    return found | answer | {"earlier": [_earlier(other) for other in earlier or ()]}
 
 
 def _earlier(search: records.Search) -> Json:
@@ -67,11 +67,6 @@ def _earlier(search: records.Search) -> Json:
         "status": search.status,
         "best": search.best,
     }
-
-
-def _before(other: records.Search, search: records.Search) -> bool:
-    """Whether the other one was finished first; what comes later does not change an answer that was given."""
-    return other.finished_at is not None and search.finished_at is not None and other.finished_at < search.finished_at
 
 
 def _moment(value: datetime | None) -> str | None:

@@ -148,7 +148,7 @@ def new_search(of: Scenario, **how: Any) -> NewSearch:
         "calibration_id": calibration.id,
         "cost_model_version": VERSION,
         "search_version": "1+89abcdef",
-        "question": {"model": of.model.name, "devices": of.devices, "pins": ["pp=4,8"]},
+        "question": question(of),
         "objective": "step_time",
         "top": 2,
         "max_seconds": 60.0,
@@ -157,6 +157,37 @@ def new_search(of: Scenario, **how: Any) -> NewSearch:
         **how,
     }
     return NewSearch(**fields)
+
+
+def question(of: Scenario) -> Json:
+    """How a scenario is to be searched, and what it is called."""
+    return {
+        "scenario": {
+            "id": of.id,
+            "model": of.model.name,
+            "params": of.model.params_total,
+            "cluster": of.cluster.name,
+            "accelerator": of.cluster.accelerator,
+            "devices": of.devices,
+            "global_batch_size": of.global_batch_size,
+            "seq_len": of.seq_len,
+            "precision": of.precision,
+            "optimizer": of.optimizer,
+            "framework": of.framework,
+            "framework_title": "Megatron Core",
+            "framework_version": of.framework_version,
+            "not_calibrated": [],
+        },
+        "min_free_bytes": of.min_free_bytes,
+        "objective": "step_time",
+        "price_per_device_hour": None,
+        "pins": ["pp=4,8"],
+        "forbids": [],
+        "min_used": 0.9,
+        "top": 2,
+        "max_seconds": 60.0,
+        "seed": 0,
+    }
 
 
 def result(of: Scenario, **how: Any) -> SearchResult:

@@ -375,15 +375,15 @@ def test_an_answer_that_was_cut_is_for_its_seed_and_no_more_time(store: Store) -
 def test_earlier_answers_are_those_under_other_keys(store: Store) -> None:
     ours = other_calibration()
     keep(store, SCENARIO, calibration=ours)
-    new = new_search(SCENARIO)
     with store.writing() as repos:
-        repos.searches.store_answer(new, result(SCENARIO), NOON)
+        repos.searches.store_answer(new_search(SCENARIO), result(SCENARIO), NOON)
         repos.searches.store_answer(new_search(SCENARIO, calibration=ours), result(SCENARIO), later(1))
         other = repos.searches.store_answer(new_search(SCENARIO, calibration=ours), result(SCENARIO), later(2))
         newest = repos.searches.store_answer(new_search(SCENARIO, key="c" * 32), result(SCENARIO), later(3))
         repos.searches.add(new_search(SCENARIO, key="d" * 32), later(4))
+        asked = repos.searches.store_answer(new_search(SCENARIO), result(SCENARIO), later(5))
     with store.reading() as repos:
-        earlier = repos.searches.earlier(new.problem_key, new.key)
+        earlier = repos.searches.earlier(asked)
     assert earlier == [newest, other]
     assert earlier[1].calibration == "ours"
 
@@ -391,10 +391,33 @@ def test_earlier_answers_are_those_under_other_keys(store: Store) -> None:
 def test_at_most_five_earlier_answers_are_named(store: Store) -> None:
     with store.writing() as repos:
         for second in range(8):
-            repos.searches.store_answer(new_search(SCENARIO, key=f"{second:032x}"), result(SCENARIO), later(second))
+            last = repos.searches.store_answer(
+                new_search(SCENARIO, key=f"{second:032x}"), result(SCENARIO), later(second)
+            )
     with store.reading() as repos:
-        earlier = repos.searches.earlier(new_search(SCENARIO).problem_key, f"{7:032x}")
+        earlier = repos.searches.earlier(last)
     assert [int(search.key, 16) for search in earlier] == [6, 5, 4, 3, 2]
+
+
+def test_what_comes_later_changes_no_earlier_answers(store: Store) -> None:
+    def answer(version: int, second: float) -> Search:
+        new = new_search(SCENARIO, key=f"{version:032x}", id=f"{version:016x}{round(second):016x}")
+        return repos.searches.store_answer(new, result(SCENARIO), later(second))
+
+    with store.writing() as repos:
+        first, second = answer(1, 0), answer(2, 1)
+    with store.writing() as repos:
+        for version in range(3, 9):
+            answer(version, version)
+        # The old code answers again, once more at the very moment of another answer.
+        answer(1, 20)
+        tied = [answer(1, 30), answer(2, 30)]
+    with store.reading() as repos:
+        assert repos.searches.earlier(first) == []
+        assert repos.searches.earlier(second) == [first]
+        # Of two at the same moment one is the earlier one, and only one.
+        assert repos.searches.earlier(tied[1])[0] == tied[0]
+        assert tied[1] not in repos.searches.earlier(tied[0])
 
 
 def test_searches_are_listed_newest_first_and_filtered(store: Store) -> None:
