@@ -98,7 +98,7 @@ def _usable_key(store: Store, secret: str) -> ApiKey | None:
     with store.reading() as repos:
         key = repos.api_keys.by_digest(digest_of_secret(secret))
     now = datetime.now(UTC)
-    if key is None or key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now):
+    if key is None or not key.is_valid(now):
         return None
     if key.last_used_at is None or now - key.last_used_at > _TOLD_EVERY:
         with store.writing() as repos:

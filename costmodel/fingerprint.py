@@ -1,13 +1,14 @@
 """Ids that say what a thing is: digests of content, so that the same content has the same id everywhere and for ever.
 
-What only explains (sources, notes, dates of retrieval, other spellings) is not content: the same config.json read from
-two folders is the same model. Names are, since people filter by them.
+What only explains (sources, dates of retrieval, other spellings) is not content: the same config.json read from two
+folders is the same model. Names are, since people filter by them; so are a model's notes, which say what was left out
+of it and are told with every answer.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache, lru_cache
 from hashlib import sha256
 from importlib import metadata, resources
@@ -25,9 +26,10 @@ from costmodel.spec.plan import Plan
 _DIGITS = 32
 _SHORT_DIGITS = 8
 _DISTRIBUTION = "parallelism-planner"
-_EXPLAINS = frozenset(
-    {"aliases", "caveat", "memory_note", "notes", "price_note", "retrieved", "rule_sources", "source"}
-)
+_EXPLAINS = frozenset({"aliases", "caveat", "memory_note", "price_note", "retrieved", "rule_sources", "source"})
+# What these find out is in the scenario (models, clusters and runs as they were read), or is no price: a change of
+# theirs leaves every answer as it is.
+_PRICE_NOTHING = frozenset({"catalog", "checker", "fidelity", "runs", "spec/families", "spec/native"})
 
 
 def digest(content: Any) -> str:
@@ -79,13 +81,19 @@ def plan_document_id(scenario: str, plan: dict[str, Any], calibration: str, vers
 @cache
 def cost_model_version() -> str:
     """The release, and a digest of the cost model's own sources: a formula can't change without a new version."""
-    return f"{metadata.version(_DISTRIBUTION)}+{digest_of_sources('costmodel')}"
+    return f"{metadata.version(_DISTRIBUTION)}+{digest_of_sources('costmodel', without=_PRICE_NOTHING)}"
 
 
-def digest_of_sources(package: str) -> str:
-    """8 hex digits of the SHA-256 over the names and texts of a package's Python files, subpackages included."""
+def digest_of_sources(package: str, *, without: Collection[str] = ()) -> str:
+    """8 hex digits of the SHA-256 over the names and texts of a package's Python files, subpackages included.
+
+    Args:
+        without: subpackages to leave out, with slashes.
+    """
     summed = sha256()
     for name, file in sorted(_sources(resources.files(package), "")):
+        if any(name.startswith(f"{part}/") for part in without):
+            continue
         text = file.read_bytes().replace(b"\r\n", b"\n")
         summed.update(f"{name}\0{len(text)}\0".encode())
         summed.update(text)

@@ -281,6 +281,10 @@ class ApiKey:
     revoked_at: datetime | None
     last_used_at: datetime | None
 
+    def is_valid(self, now: datetime) -> bool:
+        """Whether it is neither revoked nor expired."""
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoredResponse:

@@ -75,13 +75,28 @@ def ask(
         found = repos.searches.answered(new.key, new.seed, new.max_seconds)
     if found is not None:
         return Asked(search=found, stored=True)
-    with store.writing() as repos:
-        if most_waiting is not None and repos.searches.waiting() >= most_waiting:
-            raise Busy(f"{most_waiting} searches wait already; ask again in a while")
-        repos.scenarios.put(scenario_record(request.scenario), now)
-        repos.calibrations.put(calibration_record(request.scenario.calibration), now)
-        search, is_new = repos.searches.add(new, now)
+    try:
+        with store.writing() as repos:
+            repos.scenarios.put(scenario_record(request.scenario), now)
+            repos.calibrations.put(calibration_record(request.scenario.calibration), now)
+            search, is_new = repos.searches.add(new, now)
+            if is_new:
+                # A search for the same may have ended between our look and now.
+                found = repos.searches.answered(new.key, new.seed, new.max_seconds)
+                if found is not None:
+                    raise _Answered(found)
+                if most_waiting is not None and repos.searches.waiting() > most_waiting:
+                    raise Busy(f"{most_waiting} searches wait already; ask again in a while")
+    except _Answered as meanwhile:
+        return Asked(search=meanwhile.search, stored=True)
     return Asked(search=search, stored=not is_new)
+
+
+class _Answered(Exception):
+    """Undoes a transaction that turned out to be needless."""
+
+    def __init__(self, search: records.Search) -> None:
+        self.search = search
 
 
 def remembered(store: Store, request: SearchRequest) -> Json | None:
@@ -101,22 +116,25 @@ def remember(store: Store, request: SearchRequest, answer: Json, *, now: datetim
         return stored_answer(repos, search)
 
 
-def answer(store: Store, search_id: str) -> Json | None:
-    """A search as it stands, with its answer once there is one; None when there is no such search."""
-    with store.reading() as repos:
-        found = repos.searches.get(search_id)
-        return None if found is None else stored_answer(repos, found)
-
-
 def remember_checked(store: Store, checked: Sequence[Checked], *, now: datetime) -> list[str]:
     """Store plans that were judged and have a price, all or none; returns their ids."""
-    version, ids = cost_model_version(), []
+    version = cost_model_version()
+    scenarios = [scenario_record(judged.scenario) for judged in checked]
+    calibrations = [calibration_record(judged.scenario.calibration) for judged in checked]
+    plans = [
+        plan_record(
+            plan_document_id(given.id, judged.answer["plan"], calibration.id, version),
+            given.id,
+            calibration.id,
+            version,
+            judged.answer["plan"],
+            judged.answer["prediction"],
+            now,
+        )
+        for judged, given, calibration in zip(checked, scenarios, calibrations, strict=True)
+    ]
     with store.writing() as repos:
-        for judged in checked:
-            given, calibration = scenario_record(judged.scenario), calibration_record(judged.scenario.calibration)
-            document, prediction = judged.answer["plan"], judged.answer["prediction"]
-            ids.append(plan_document_id(given.id, document, calibration.id, version))
-            repos.scenarios.put(given, now)
-            repos.calibrations.put(calibration, now)
-            repos.plans.put([plan_record(ids[-1], given.id, calibration.id, version, document, prediction, now)])
-    return ids
+        repos.scenarios.put_many(scenarios, now)
+        repos.calibrations.put_many(calibrations, now)
+        repos.plans.put(plans)
+    return [plan.id for plan in plans]

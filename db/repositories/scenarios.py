@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -22,11 +22,23 @@ class Scenarios:
 
     def put(self, record: Scenario, now: datetime) -> None:
         """Keep a scenario with its model and cluster; what is there already stays as it is."""
-        values = {**values_of(record), "created_at": now}
-        model, cluster = values.pop("model"), values.pop("cluster")
-        insert_or_ignore(self._connection, ModelRow, [{**values_of(model), "created_at": now}])
-        insert_or_ignore(self._connection, ClusterRow, [{**values_of(cluster), "created_at": now}])
-        insert_or_ignore(self._connection, ScenarioRow, [{**values, "model_id": model.id, "cluster_id": cluster.id}])
+        self.put_many([record], now)
+
+    def put_many(self, records: Iterable[Scenario], now: datetime) -> None:
+        """Keep scenarios with their models and clusters; what is there already stays as it is.
+
+        All that a transaction keeps goes into one call: two that keep the same would wait for each other otherwise.
+        """
+        models, clusters, scenarios = {}, {}, {}
+        for record in records:
+            values = {**values_of(record), "created_at": now}
+            model, cluster = values.pop("model"), values.pop("cluster")
+            models[model.id] = {**values_of(model), "created_at": now}
+            clusters[cluster.id] = {**values_of(cluster), "created_at": now}
+            scenarios[record.id] = {**values, "model_id": model.id, "cluster_id": cluster.id}
+        insert_or_ignore(self._connection, ModelRow, list(models.values()))
+        insert_or_ignore(self._connection, ClusterRow, list(clusters.values()))
+        insert_or_ignore(self._connection, ScenarioRow, list(scenarios.values()))
 
     def get(self, id: str) -> Scenario | None:
         """The scenario of that id."""
@@ -49,7 +61,12 @@ class Calibrations:
 
     def put(self, record: Calibration, now: datetime) -> None:
         """Keep a calibration; one that is there already stays as it is."""
-        insert_or_ignore(self._connection, CalibrationRow, [{**values_of(record), "created_at": now}])
+        self.put_many([record], now)
+
+    def put_many(self, records: Iterable[Calibration], now: datetime) -> None:
+        """Keep calibrations; those that are there already stay as they are."""
+        values = {record.id: {**values_of(record), "created_at": now} for record in records}
+        insert_or_ignore(self._connection, CalibrationRow, list(values.values()))
 
     def get(self, id: str) -> Calibration | None:
         """The calibration of that id."""

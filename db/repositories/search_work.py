@@ -94,10 +94,17 @@ class SearchWork(ABC):
         return True
 
     def mark_cancelled(self, id: str, owner: str, attempt: int, now: datetime) -> bool:
-        """Write that it was stopped because somebody asked for that; False as in ``finish``."""
+        """Write that it was stopped because somebody asked for that; False as in ``finish``.
+
+        If somebody has asked the same question since, it waits for its next owner instead.
+        """
         if not self._still_own(id, owner, attempt):
             return False
-        self._end(id, "cancelled", {}, now)
+        wanted = select(SearchRow.id).where(SearchRow.id == id, SearchRow.cancel_requested.is_(False))
+        if self._connection.execute(wanted).one_or_none() is None:
+            self._end(id, "cancelled", {}, now)
+        else:
+            self._put_back(id, now)
         return True
 
     def request_cancel(self, id: str, now: datetime) -> Search | None:
@@ -123,9 +130,8 @@ class SearchWork(ABC):
             self._end(id, "cancelled", {}, now)
         wanted = self._locked(and_(mine, SearchRow.cancel_requested.is_(False)))
         for id in wanted:
-            values = {"state": "queued", "owner": None, "lease_until": None, "started_at": None}
-            self._connection.execute(update(SearchRow).where(SearchRow.id == id).values(**values))
-            self._events.append(id, "queued", {}, now)
+            # Who puts a search back has not died of it: the attempt does not count.
+            self._put_back(id, now, attempt=SearchRow.attempt - 1)
         return len(unwanted) + len(wanted)
 
     def give_up(self, now: datetime, most_attempts: int, problem: Json) -> int:
@@ -210,6 +216,16 @@ class SearchWork(ABC):
         if ranked:
             self._connection.execute(insert(SearchPlanRow), ranked)
         self._end(id, "done", {"status": result.status}, now, **values)
+
+    def _want(self, id: str) -> None:
+        """Take back that its end was asked for."""
+        asked = update(SearchRow).where(SearchRow.id == id, SearchRow.cancel_requested.is_(True))
+        self._connection.execute(asked.values(cancel_requested=False))
+
+    def _put_back(self, id: str, now: datetime, **values: Any) -> None:
+        waiting = {"state": "queued", "owner": None, "lease_until": None, "started_at": None, **values}
+        self._connection.execute(update(SearchRow).where(SearchRow.id == id).values(**waiting))
+        self._events.append(id, "queued", {}, now)
 
     def _end(self, id: str, state: str, told: Json, now: datetime, **values: Any) -> None:
         ended = {"state": state, "owner": None, "lease_until": None, "finished_at": now, **values}

@@ -24,7 +24,7 @@ class Searches(SearchWork):
     def add(self, new: NewSearch, now: datetime) -> tuple[Search, bool]:
         """The live search for the same key, seed and time; a queued one if there is none.
 
-        Any number of callers may ask at once: one of them makes it.
+        Any number of callers may ask at once: one of them makes it. If its end was asked for, somebody wants it again.
 
         Returns:
             The search, and whether it is new.
@@ -44,6 +44,7 @@ class Searches(SearchWork):
                 return self._sure(new.id), True
             row = self._connection.execute(alive).one_or_none()
             if row is not None:
+                self._want(row.id)
                 return record_of(Search, row), False
 
     def store_answer(self, new: NewSearch, result: SearchResult, now: datetime) -> Search:

@@ -7,6 +7,7 @@ import logging.config
 import os
 import signal
 import socket
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -98,7 +99,7 @@ def _check_store(*, needs_keys: bool, host: str) -> None:
     try:
         store.lock_for_serving()
         with store.reading() as repos:
-            usable = any(key.revoked_at is None for key in repos.api_keys.list())
+            usable = any(key.is_valid(datetime.now(UTC)) for key in repos.api_keys.list())
     finally:
         store.close()
     if needs_keys and not usable:

@@ -27,7 +27,7 @@ _LONGEST_PAUSE_S = 3.0
 _PATIENCE_S = 120.0
 # While servers are updated one by one, those of the old version still run what was asked of them.
 _FOR_OTHER_CODE = timedelta(hours=1)
-_OUTDATED = failure("outdated", "it was asked of another version of the planner, which no longer runs; ask again")
+OUTDATED = failure("outdated", "it was asked of another version of the planner, which no longer runs; ask again")
 
 Listener = Callable[[str], None]
 
@@ -89,7 +89,7 @@ class Ledger:
             unwanted = repos.searches.renew(self.owner, ids, now + self._lease)
             given_up = repos.searches.give_up(now, self._most_attempts, died)
             if self._code is not None:
-                given_up += repos.searches.give_up_other_code(self._code, now - _FOR_OTHER_CODE, _OUTDATED, now)
+                given_up += repos.searches.give_up_other_code(self._code, now - _FOR_OTHER_CODE, OUTDATED, now)
         if given_up:
             _log.error("%d searches were given up", given_up, extra={"owner": self.owner, "searches": given_up})
         return unwanted

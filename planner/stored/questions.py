@@ -34,7 +34,8 @@ def problem_key(request: SearchRequest) -> str:
             "pins": _conditions(constraints.pins),
             "forbids": _conditions(constraints.forbids),
             "objective": request.objective,
-            "min_used": request.min_used,
+            # Where the fewest devices are wanted, no least share of them is asked for.
+            "min_used": None if request.objective == "fewest_devices" else request.min_used,
             "top": request.top,
             "price": request.price if request.objective == "cost" else None,
         }

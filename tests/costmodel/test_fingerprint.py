@@ -146,3 +146,29 @@ def test_a_cluster_from_a_request_has_the_id_of_one_from_a_file(tmp_path: Path) 
     file.write_text("extends: dgx-h100\nmax_devices: 488\n")
     given = parse_cluster({"name": "ours", "extends": "dgx-h100", "max_devices": 488})
     assert cluster_id(load_cluster(str(file))) == cluster_id(given)
+
+
+def test_what_is_left_out_of_the_version_takes_no_part_in_a_price() -> None:
+    """Reading models and clusters comes before; what was read is in the scenario's id."""
+    script = (
+        "import sys, planner.search.answer;"
+        "print([name for name in sys.modules if name.startswith(('costmodel.runs', 'costmodel.fidelity', "
+        "'costmodel.checker', 'costmodel.spec.native', 'costmodel.spec.families'))])"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_the_version_changes_with_a_formula_and_not_with_a_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "somebodys_prices"
+    for folder in ("terms", "runs"):
+        (package / folder).mkdir(parents=True)
+        (package / folder / "one.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = digest_of_sources("somebodys_prices", without=["runs"])
+    (package / "runs" / "one.py").write_text("# read in another way")
+    assert digest_of_sources("somebodys_prices", without=["runs"]) == before
+    (package / "terms" / "one.py").write_text("# priced in another way")
+    assert digest_of_sources("somebodys_prices", without=["runs"]) != before

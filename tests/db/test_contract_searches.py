@@ -289,7 +289,25 @@ def test_who_stops_puts_searches_back(store: Store) -> None:
     ]
     again = claimed(store, "three", 7)
     assert again is not None
-    assert (again.id, again.attempt) == (wanted.id, 2)
+    # Who puts it back has not died of it.
+    assert (again.id, again.attempt) == (wanted.id, 1)
+
+
+def test_whoever_asks_again_takes_back_that_its_end_was_asked_for(store: Store) -> None:
+    search = queued(store)
+    claim = claimed(store)
+    assert claim is not None
+    with store.writing() as repos:
+        repos.searches.request_cancel(search.id, later(2))
+        joined, new = repos.searches.add(new_search(SCENARIO), later(3))
+        assert (joined.id, new) == (search.id, False)
+        assert repos.searches.renew("one", [search.id], later(60)) == set()
+        # Its owner had been told before, and stopped.
+        assert repos.searches.mark_cancelled(search.id, "one", claim.attempt, later(4))
+    again = claimed(store, "two", 5)
+    assert again is not None
+    assert (again.id, again.cancel_requested) == (search.id, False)
+    assert kinds(store, search.id) == ["queued", "running", "queued", "running"]
 
 
 def test_other_code_leaves_a_search_to_its_own_until_that_is_gone(store: Store) -> None:

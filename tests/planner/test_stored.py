@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from costmodel.catalog.model_catalog import parse_model
 from costmodel.fingerprint import calibration_id
+from db.repositories.searches import Searches
 from db.store import Store
+from planner.check.check import check_fields
+from planner.check.question import CheckQuestion
 from planner.question import Question
 from planner.resolving import request_of
 from planner.search.answer import answer_to
 from planner.search.request import SearchRequest
-from planner.service import answer, ask, remember, remembered
+from planner.service import Busy, ask, remember, remember_checked, remembered
 from planner.stored.questions import OtherVersion, new_search, problem_key, stored_request
+from planner.stored.records import result_of
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 ASKED: dict[str, Any] = {
@@ -146,7 +152,7 @@ def test_a_changed_calibration_is_visible(store: Store) -> None:
     assert told["best"] == old["best"]
     assert told["calibration_id"] == calibration_id(first.scenario.calibration) != new["search"]["calibration_id"]
     # What was answered first stays as it was given.
-    assert answer(store, old["id"]) == old
+    assert remembered(store, first) == old
     assert {plan["id"] for plan in new["plans"]}.isdisjoint(plan["id"] for plan in old["plans"])
 
 
@@ -168,3 +174,79 @@ def test_an_answer_that_was_cut_serves_no_longer_deadline(store: Store) -> None:
     assert shorter["id"] == kept["id"]
     assert remembered(store, question(max_seconds=6.0)) is None
     assert remembered(store, question(max_seconds=2.0, seed=1)) is None
+
+
+def test_what_a_model_leaves_out_is_told_to_whoever_asks_about_that_model(store: Store) -> None:
+    config = {
+        "model_type": "llama",
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 8,
+        "vocab_size": 32_000,
+        "tie_word_embeddings": False,
+    }
+    plain = question(model=parse_model(config, "tiny"))
+    odd = question(model=parse_model(config | {"extra_ffn_size": 5}, "tiny"))
+    remember(store, plain, answer_to(plain), now=NOW)
+    assert remembered(store, odd) is None
+    told = remember(store, odd, answer_to(odd), now=NOW)["warnings"]
+    assert any("extra_ffn_size" in warning for warning in told)
+    again = remembered(store, plain)
+    assert again is not None
+    assert not any("extra_ffn_size" in warning for warning in again["warnings"])
+
+
+def test_a_search_that_ends_while_somebody_asks_is_not_searched_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = question()
+    first = ask(store, request, now=NOW).search
+    looked = Searches.answered
+
+    def ends_after_the_first_look(self: Searches, *asked: Any) -> Any:
+        found = looked(self, *asked)
+        monkeypatch.setattr(Searches, "answered", looked)
+        with store.writing() as repos:
+            claim = repos.searches.claim("one", NOW, NOW + timedelta(seconds=10), 3)
+            assert claim is not None
+            assert repos.searches.finish(first.id, "one", claim.attempt, result_of(answer_to(request), NOW), NOW)
+        return found
+
+    monkeypatch.setattr(Searches, "answered", ends_after_the_first_look)
+    asked = ask(store, request, now=NOW)
+    assert (asked.search.id, asked.search.state, asked.stored) == (first.id, "done", True)
+    with store.reading() as repos:
+        assert [search.id for search in repos.searches.list(limit=10).items] == [first.id]
+
+
+def test_only_a_new_search_is_too_much_when_enough_wait(store: Store) -> None:
+    waiting = ask(store, question(), now=NOW, most_waiting=1)
+    joined = ask(store, question(), now=NOW, most_waiting=1)
+    assert joined.search.id == waiting.search.id
+    with pytest.raises(Busy):
+        ask(store, question(top=2), now=NOW, most_waiting=1)
+    with store.reading() as repos:
+        assert repos.searches.waiting() == 1
+
+
+def test_batches_of_the_same_plans_in_any_order_do_not_stand_in_each_others_way(store: Store) -> None:
+    mesh = {"tp": 1, "pp": 1, "zero_stage": 1, "micro_batch_size": 1, "seq_len": 2048}
+    checked = [
+        check_fields(
+            CheckQuestion(plan="", model=model, cluster=cluster, best=False, nearest=False),
+            {**mesh, "dp": 8, "global_batch_size": 8 * size},
+        )
+        for size in range(1, 4)
+        for model in ("llama-3.2-1b", "llama-3.2-3b", "qwen2.5-3b")
+        for cluster in ("dgx-h100", "dgx-a100-80gb")
+    ]
+    assert all(judged.answer["prediction"] for judged in checked)
+
+    def keep(turn: int) -> list[str]:
+        return remember_checked(store, checked if turn % 2 else checked[::-1], now=NOW)
+
+    for _ in range(5):
+        with ThreadPoolExecutor(4) as pool:
+            kept = list(pool.map(keep, range(8)))
+        assert all(sorted(ids) == sorted(kept[0]) for ids in kept)
