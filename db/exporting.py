@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,8 @@ def export(store: Store, out: TextIO) -> int:
 def export_to_file(store: Store, path: Path) -> int:
     """Write the file, which is there as a whole or not at all. Only its owner may read it.
 
+    A link stays one: the file that it names is written. Pipes and character devices are written into.
+
     Returns:
         The number of rows.
 
@@ -41,18 +44,36 @@ def export_to_file(store: Store, path: Path) -> int:
         InvalidInput: it can't be written.
     """
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as out:
-                rows = export(store, out)
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        if _is_written_into(path):
+            with path.open("w", encoding="utf-8", newline="\n") as out:
+                return export(store, out)
+        return _replace(store, Path(os.path.realpath(path)))
     except OSError as error:
         raise InvalidInput("out", str(path), f"it can't be written: {error.strerror}") from None
+
+
+def _is_written_into(path: Path) -> bool:
+    """Whether a path names something that a new file must not take the place of."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    if stat.S_ISDIR(mode) or stat.S_ISBLK(mode):
+        raise InvalidInput("out", str(path), f"a file is expected, not a {'folder' if stat.S_ISDIR(mode) else 'disk'}")
+    return not stat.S_ISREG(mode)
+
+
+def _replace(store: Store, path: Path) -> int:
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as out:
+            rows = export(store, out)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
     return rows
 
 

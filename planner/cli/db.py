@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
@@ -80,7 +81,7 @@ def export(
     from db.store import Store
 
     with Store.open(database_url) as store:
-        if out == "-":
+        if _is_stdout(out):
             tell(f"planner: {export(store, sys.stdout)} rows")
             return
         rows = export_to_file(store, Path(out))
@@ -108,6 +109,16 @@ def import_(
     written, skipped = sum(done.written.values()), sum(done.skipped.values())
     answer = {"database": store.shown_url, "written": done.written, "skipped": done.skipped}
     _answer(answer, f"{written} rows are new, {skipped} were there already", as_json)
+
+
+def _is_stdout(path: str) -> bool:
+    """Also by another name, ``/dev/stdout`` say: what is told of an export must not end in it."""
+    if path == "-":
+        return True
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(1))
+    except OSError:
+        return False
 
 
 def _opened(source: str) -> AbstractContextManager[TextIO]:

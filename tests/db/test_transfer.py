@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import stat
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -253,6 +255,44 @@ def test_the_file_is_there_as_a_whole_and_its_owners_alone(sqlite_url: str, tmp_
         assert rows > 1000
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(folder.iterdir()) == [path]
+
+
+def test_a_link_stays_and_the_file_that_it_names_is_written(sqlite_url: str, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    target, link = tmp_path / "there" / "export.jsonl", tmp_path / "link"
+    link.symlink_to(Path("there") / "export.jsonl")
+    with Store.open(sqlite_url) as store:
+        for _ in range(2):  # It names nothing yet, then a file.
+            export_to_file(store, link)
+            assert link.is_symlink()
+            assert target.read_text(encoding="utf-8").splitlines() == lines_of(store)
+
+
+def test_a_pipe_is_written_into(sqlite_url: str, tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with Store.open(sqlite_url) as store, ThreadPoolExecutor(1) as pool:
+        fill(store)
+        reader = pool.submit(path.read_text, encoding="utf-8")
+        export_to_file(store, path)
+        assert reader.result(timeout=30).splitlines() == lines_of(store)
+    assert stat.S_ISFIFO(path.stat().st_mode)
+
+
+def test_a_device_stays_one(sqlite_url: str, tmp_path: Path) -> None:
+    # Through a link, so that a mistake here would replace the link and not the device.
+    path = tmp_path / "null"
+    path.symlink_to(os.devnull)
+    before = os.stat(os.devnull)
+    with Store.open(sqlite_url) as store:
+        assert export_to_file(store, path) == 0
+    assert path.is_symlink()
+    assert os.stat(os.devnull).st_ino == before.st_ino
+
+
+def test_a_folder_is_no_file(sqlite_url: str, tmp_path: Path) -> None:
+    with Store.open(sqlite_url) as store, pytest.raises(InvalidInput, match="not a folder"):
+        export_to_file(store, tmp_path)
 
 
 def test_a_folder_that_is_not_there_is_told(sqlite_url: str, tmp_path: Path) -> None:

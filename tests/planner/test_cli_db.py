@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from hashlib import sha256
 from pathlib import Path
 
@@ -95,6 +97,16 @@ def test_export_and_import(store_url: str, tmp_path: Path, capsys: pytest.Captur
         assert repos.plans.get(one.id) == one
     assert planner("db", "import", "--in", str(path), "--database-url", other) == Exit.ANSWERED
     assert "0 rows are new, 7 were there already" in capsys.readouterr().out
+
+
+def test_stdout_by_another_name_holds_the_rows_alone(sqlite_url: str) -> None:
+    export = [sys.executable, "-m", "planner.cli.main", "db", "export", "--database-url", sqlite_url, "--out"]
+    told = [
+        subprocess.run([*export, name], capture_output=True, text=True, check=True).stdout
+        for name in ("-", "/dev/stdout")
+    ]
+    assert told[0] == told[1]
+    assert told[0].splitlines()[-1] == '{"rows": 0}'
 
 
 @pytest.mark.parametrize(
