@@ -15,6 +15,12 @@ from db.urls import DatabaseUrl
 _BUSY_SECONDS = 10
 
 
+def check_there(database: DatabaseUrl) -> None:
+    """Raise StoreUnavailable for an SQLite file that is not there: who only reads must not make one."""
+    if database.path is not None and not database.path.exists():
+        raise StoreUnavailable(database.shown, "there is no such file (planner db upgrade makes one)")
+
+
 def prepare(database: DatabaseUrl) -> tuple[str | None, str]:
     """Create the file if there is none, and upgrade it. Any number of processes may do so at once.
 

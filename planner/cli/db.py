@@ -73,13 +73,16 @@ def export(
     database_url: _Url = None,
     as_json: _Json = False,
 ) -> None:
-    """Write everything but API keys into a file, as JSON Lines.
+    """Write everything but the keys of the API and of its requests into a file, as JSON Lines.
 
     Exit codes: 0 done, 2 bad input, 5 failed.
     """
     from db.exporting import export, export_to_file
+    from db.sqlite_file import check_there
     from db.store import Store
+    from db.urls import database_url as url_of
 
+    check_there(url_of(database_url))
     with Store.open(database_url) as store:
         if _is_stdout(out):
             tell(f"planner: {export(store, sys.stdout)} rows")

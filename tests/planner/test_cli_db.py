@@ -80,6 +80,18 @@ def test_check_tells_every_problem(store_url: str, capsys: pytest.CaptureFixture
     assert one.id in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [("check",), ("export", "--out", "-")])
+def test_who_only_reads_makes_no_file(
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path / 'mistyped.db'}"
+    assert planner("db", *command, "--database-url", url) == Exit.FAILED
+    output = capsys.readouterr()
+    assert "there is no" in output.err
+    assert output.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_export_and_import(store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, path = plan(SCENARIO), tmp_path / "export.jsonl"
     with Store.open(store_url) as store:
