@@ -8,7 +8,7 @@ from typing import Any
 from api.dashboard.words import number, percent, seconds
 from costmodel.layers import COMMUNICATION
 from costmodel.stages import shortened
-from planner.cli.report import sharding
+from planner.wording import sharding
 
 Json = dict[str, Any]
 

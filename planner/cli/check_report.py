@@ -12,8 +12,9 @@ from typing import Any
 from costmodel.stages import shortened
 from planner.check.check import FITTING, Checked
 from planner.cli.check_memory import memory_lines
-from planner.cli.report import headline, sharding
+from planner.cli.report import headline
 from planner.search.answer import scenario_in_words
+from planner.wording import sharding
 
 Json = dict[str, Any]
 

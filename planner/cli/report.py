@@ -11,6 +11,7 @@ from rich.table import Table
 
 from costmodel.stages import shortened
 from planner.cli.exits import tell
+from planner.wording import sharding
 
 _GIB = 2**30
 _WIDE_ENOUGH = 160
@@ -101,12 +102,6 @@ def _cells(entry: dict[str, Any]) -> dict[str, str]:
         "GiB": f"{prediction['memory']['peak_bytes'] / _GIB:.1f}",
         "devices": str(plan["devices_used"]),
     }
-
-
-def sharding(plan: dict[str, Any]) -> str:
-    """``2`` or, sharded within groups only, ``2 over 8``."""
-    partly = plan["zero_stage"] > 0 and plan["dp_replicate"] > 1
-    return f"{plan['zero_stage']} over {plan['dp_shard']}" if partly else str(plan["zero_stage"])
 
 
 def _footnotes(answer: dict[str, Any]) -> str:
