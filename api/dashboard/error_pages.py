@@ -12,6 +12,7 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.dashboard.accept import HTML, JSON, preferred
 from api.dashboard.rendering import html
 from api.problems import MEDIA_TYPE
 
@@ -67,7 +68,7 @@ def _is_for_a_browser(scope: MutableMapping[str, Any]) -> bool:
     accept = Headers(scope=scope).get("accept", "")
     path = scope["path"]
     # HEAD has no body to turn into a page.
-    asks = "text/html" in accept and scope["method"] != "HEAD"
+    asks = preferred(accept, (MEDIA_TYPE, JSON, HTML)) == HTML and scope["method"] != "HEAD"
     return asks and not path.startswith("/v1/") and not path.endswith(".json")
 
 

@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from api.dashboard import words
+from api.dashboard.accept import HTML, JSON, preferred
 from api.dashboard.assets import assets
 
 # The same address answers with either, so caches must keep the two apart.
@@ -49,5 +50,5 @@ def twin(response: Response) -> Response:
 
 
 def wants_json(request: Request) -> bool:
-    """Whether the JSON twin is asked for: by the path, or by name in ``Accept``."""
-    return request.url.path.endswith(".json") or "application/json" in request.headers.get("accept", "").lower()
+    """Whether the JSON twin is asked for: by the path, or by ``Accept``."""
+    return request.url.path.endswith(".json") or preferred(request.headers.get("accept", ""), (HTML, JSON)) == JSON

@@ -9,7 +9,9 @@ from importlib import resources
 import pytest
 
 from api.dashboard import words
+from api.dashboard.accept import HTML, JSON, preferred
 from api.dashboard.form import empty_form, question_of
+from api.problems import MEDIA_TYPE
 from api.schemas.requests import SearchBody
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -108,3 +110,31 @@ def test_contrast_is_aa(palette: dict[str, str]) -> None:
     # Borders of inputs, and what tells a state apart.
     for edge in ("edge", "good", "bad", "wait"):
         assert _contrast(palette[edge], palette["back"]) >= 3.0, edge
+
+
+@pytest.mark.parametrize(
+    ("accept", "page", "problem"),
+    [
+        ("", "html", "json"),
+        ("*/*", "html", "json"),
+        ("text/html", "html", "html"),
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "html", "html"),
+        ("text/html, application/json;q=0.1", "html", "html"),
+        ("text/html;q=0.2, application/json;q=0.1", "html", "html"),
+        ("TEXT/HTML ; level=1 ; q=0.5 , Application/JSON;Q=0.4", "html", "html"),
+        ("application/json;q=0.1, text/*", "html", "html"),
+        ("application/json", "json", "json"),
+        ("application/json, text/plain, */*", "json", "json"),
+        ("application/json, text/html", "json", "json"),
+        ("application/json, text/html;q=0.9", "json", "json"),
+        ("application/*, text/html;q=0.9", "json", "json"),
+        ("text/html;q=0, */*", "json", "json"),
+        ("application/problem+json, text/html;q=0.9", "html", "json"),
+        ("image/png", "html", "json"),
+        ("text/html;q=2, application/json;q=nan", "html", "json"),
+        (",;q=1,;;", "html", "json"),
+    ],
+)
+def test_who_gets_a_page_is_weighed(accept: str, page: str, problem: str) -> None:
+    assert preferred(accept, (HTML, JSON)) == (HTML if page == "html" else JSON)
+    assert (preferred(accept, (MEDIA_TYPE, JSON, HTML)) == HTML) == (problem == "html")
