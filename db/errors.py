@@ -49,5 +49,15 @@ class StoreLocked(PlannerError):
         )
 
 
+class StoreServed(PlannerError):
+    """An SQLite file has to be upgraded, and a server of an older planner runs on it."""
+
+    def __init__(self, shown_url: str, revision: str, head: str) -> None:
+        super().__init__(
+            f"the database {shown_url} is at revision {revision}, this planner needs {head}, and a server of an older "
+            "planner runs on it: stop the server first"
+        )
+
+
 class Unstorable(InvalidInput):
     """A value that no database holds unchanged, such as text with a NUL character."""

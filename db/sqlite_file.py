@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from db.errors import StoreUnavailable
-from db.file_locks import exclusive
+from db.errors import StoreServed, StoreUnavailable
+from db.file_locks import StillLocked, exclusive, try_to_hold
 from db.revisions import HEAD, VERSION_TABLE, check_known
 from db.urls import DatabaseUrl
 
 _BUSY_SECONDS = 10
+_LOCK_SECONDS = 10
+
+
+def serving_lock(path: Path) -> Path:
+    """What a server holds for as long as it runs on an SQLite file."""
+    return path.with_name(f"{path.name}.serve.lock")
 
 
 def check_there(database: DatabaseUrl) -> None:
@@ -30,6 +37,7 @@ def prepare(database: DatabaseUrl) -> tuple[str | None, str]:
     Raises:
         StoreUnavailable: the file can't be created, read or written, or is something else.
         SchemaAhead: a newer planner wrote it.
+        StoreServed: it has to be upgraded, and a server of an older planner runs on it.
     """
     path = database.path
     assert path is not None
@@ -37,21 +45,42 @@ def prepare(database: DatabaseUrl) -> tuple[str | None, str]:
         if path.exists() and _state(path, database) == (HEAD, "wal"):
             return HEAD, HEAD
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with exclusive(path.with_name(f"{path.name}.lock")):
+        with exclusive(path.with_name(f"{path.name}.lock"), _LOCK_SECONDS):
             # The files that SQLite puts beside it get the same permissions.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             revision, journal = _state(path, database)
             if journal != "wal":
                 _write_ahead(path)
             if revision != HEAD:
-                from db.schema import upgrade
+                with _nobody_serves(database, revision):
+                    from db.schema import upgrade
 
-                upgrade(database)
+                    upgrade(database)
             return revision, HEAD
+    except StillLocked as error:
+        why = f"another process holds {error} since {_LOCK_SECONDS} s: it upgrades the database, or it hangs"
+        raise StoreUnavailable(database.shown, why) from None
     except OSError as error:
         raise StoreUnavailable(database.shown, f"{error.strerror}: {error.filename}") from None
     except sqlite3.Error as error:
         raise StoreUnavailable(database.shown, str(error)) from None
+
+
+@contextmanager
+def _nobody_serves(database: DatabaseUrl, revision: str | None) -> Iterator[None]:
+    """For a change under which the server of an older planner would no longer find its tables."""
+    assert database.path is not None
+    if revision is None:
+        yield
+        return
+    # A server of ours opens the database, which brings it here, before it takes this lock.
+    lock = try_to_hold(serving_lock(database.path))
+    if lock is None:
+        raise StoreServed(database.shown, revision, HEAD)
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
 def _state(path: Path, database: DatabaseUrl) -> tuple[str | None, str]:

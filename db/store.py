@@ -22,7 +22,7 @@ from db.errors import StoreLocked, StoreUnavailable
 from db.file_locks import try_to_hold
 from db.repositories import Repositories
 from db.revisions import check_at_head, revision_of
-from db.sqlite_file import prepare
+from db.sqlite_file import prepare, serving_lock
 from db.urls import Backend, DatabaseUrl, database_url
 
 
@@ -56,6 +56,7 @@ class Store:
             StoreUnavailable: it can't be reached, created or read.
             SchemaBehind: PostgreSQL has to be upgraded (``planner db upgrade``).
             SchemaAhead: a newer planner wrote it.
+            StoreServed: an SQLite file has to be upgraded, and a server of an older planner runs on it.
         """
         database = database_url(url)
         if database.backend == "sqlite":
@@ -104,7 +105,7 @@ class Store:
         if path is None or self._serving is not None:
             return
         try:
-            self._serving = try_to_hold(path.with_name(f"{path.name}.serve.lock"))
+            self._serving = try_to_hold(serving_lock(path))
         except OSError as error:
             raise StoreUnavailable(self.shown_url, f"its lock can't be taken: {error.strerror}") from None
         if self._serving is None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -14,69 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.errors import InvalidInput
-from db.errors import StoreLocked, StoreUnavailable
+from db.errors import StoreUnavailable
 from db.repositories import Repositories
 from db.revisions import HEAD
 from db.store import Store
 from db.urls import VARIABLE, database_url, default_path
 from tests.databases import PostgresServer
 from tests.db.samples import NOON, keep, plan, result, scenario
+from tests.db.scripts import python
 
 SCENARIO = scenario()
-
-
-def python(script: str, *arguments: str) -> subprocess.Popen[str]:
-    """A process of its own that runs a script on our sources."""
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", script, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "mysql://u:hush-hush@host/db",
-        "postgresql+asyncpg://u:hush-hush@host/db",
-        "postgres://u:hush-hush@host/db",
-        "postgresql://u:hush-hush@host",
-        "hush-hush",
-        "u:hush-hush@host:port:port",
-        "sqlite://",
-        "sqlite:///:memory:",
-        "sqlite:///file:x?mode=memory&uri=true",
-        "sqlite:///x.db?mode=ro",
-        "sqlite://host/x.db",
-    ],
-)
-def test_other_urls_are_refused_and_no_password_is_shown(url: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        database_url(url)
-    assert refused.value.field == "database-url"
-    assert "hush-hush" not in str(refused.value)
-    assert "hush-hush" not in str(refused.value.value)
-
-
-def test_both_names_of_the_driver_are_the_same_database() -> None:
-    short, long = (database_url(f"{name}://u:hush@h:5432/d?sslmode=require") for name in _POSTGRESQL)
-    assert short.url == long.url
-    assert short.shown == long.shown == "postgresql://u:***@h:5432/d"
-
-
-_POSTGRESQL = ("postgresql", "postgresql+psycopg")
-
-
-def test_the_url_comes_from_the_environment_or_is_the_users_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "sqlite:////somewhere/x.db")
-    assert database_url().path == Path("/somewhere/x.db")
-    assert database_url("sqlite:////elsewhere/x.db").path == Path("/elsewhere/x.db")
-    monkeypatch.delenv(VARIABLE)
-    assert database_url().path == default_path()
-    assert default_path().name == "planner.db"
 
 
 def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
@@ -157,46 +102,6 @@ def test_a_reader_sees_one_state(store: Store) -> None:
         assert before.scenarios.get(SCENARIO.id) is None
     with store.reading() as after:
         assert after.scenarios.get(SCENARIO.id) == SCENARIO
-
-
-def test_one_server_per_file(sqlite_url: str) -> None:
-    with Store.open(sqlite_url) as first, Store.open(sqlite_url) as second:
-        first.lock_for_serving()
-        first.lock_for_serving()
-        with pytest.raises(StoreLocked, match="PostgreSQL"):
-            second.lock_for_serving()
-        # Others still read and write: a command line beside the server, say.
-        keep(second, SCENARIO)
-        first.close()
-        second.lock_for_serving()
-
-
-def test_any_number_of_servers_on_postgresql(postgres_url: str) -> None:
-    with Store.open(postgres_url) as first, Store.open(postgres_url) as second:
-        first.lock_for_serving()
-        second.lock_for_serving()
-
-
-SERVES_UNTIL_KILLED = """
-import sys, time
-from db.store import Store
-store = Store.open(sys.argv[1])
-store.lock_for_serving()
-print("serving", flush=True)
-time.sleep(600)
-"""
-
-
-def test_a_server_that_is_killed_leaves_no_lock(sqlite_url: str) -> None:
-    server = python(SERVES_UNTIL_KILLED, sqlite_url)
-    assert server.stdout is not None
-    assert server.stdout.readline() == "serving\n"
-    with Store.open(sqlite_url) as store:
-        with pytest.raises(StoreLocked):
-            store.lock_for_serving()
-        server.kill()
-        server.communicate(timeout=30)
-        store.lock_for_serving()
 
 
 WRITES_UNTIL_KILLED = """
