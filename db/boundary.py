@@ -27,7 +27,8 @@ def told(database: DatabaseUrl) -> Iterator[None]:
         yield
     except exc.DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None)
-        if isinstance(error, _OURS) and state not in _THEIRS:
+        # Before there is a connection, there is no statement that could be wrong: an option of the URL is.
+        if isinstance(error, _OURS) and state not in _THEIRS and error.statement is not None:
             raise
         reason = _THEIRS.get(str(state)) or first_line(str(error.orig))
         raise StoreUnavailable(database.shown, _without_password(reason, database)) from error
