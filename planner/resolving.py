@@ -16,9 +16,7 @@ from planner.search.constraints import Constraints
 from planner.search.request import ObjectiveKind, SearchRequest
 
 # Far beyond any cluster or batch there is; a typo must not start a search of hours.
-_MOST_DEVICES = 10_000_000
-_LARGEST_BATCH = 100_000_000
-_LONGEST_SEQUENCE = 100_000_000
+_MOST = {"devices": 10_000_000, "global-batch-size": 100_000_000, "seq-len": 100_000_000}
 _MOST_LAYERS = 5_000
 
 
@@ -42,9 +40,9 @@ def request_of(question: Question) -> SearchRequest:
 
 def scenario_of(question: Question) -> Scenario:
     """The scenario that a question is about."""
-    _check_size("devices", question.devices, _MOST_DEVICES)
-    _check_size("global-batch-size", question.global_batch_size, _LARGEST_BATCH)
-    _check_size("seq-len", question.seq_len, _LONGEST_SEQUENCE)
+    check_size("devices", question.devices)
+    check_size("global-batch-size", question.global_batch_size)
+    check_size("seq-len", question.seq_len)
     model = load_model(question.model) if isinstance(question.model, str) else question.model
     if model.num_layers > _MOST_LAYERS:
         raise InvalidInput("model.num_layers", model.num_layers, f"it must be at most {_MOST_LAYERS}")
@@ -69,11 +67,16 @@ def scenario_of(question: Question) -> Scenario:
     return scenario
 
 
-def _check_size(name: str, value: int, most: int) -> None:
+def check_size(name: str, value: int) -> None:
+    """Accepts a size that can be meant: of ``devices``, ``global-batch-size`` or ``seq-len``.
+
+    Raises:
+        InvalidInput: it is below 1, or far beyond any there is.
+    """
     if value < 1:
         raise InvalidInput(name, value, "it must be at least 1")
-    if value > most:
-        raise InvalidInput(name, value, f"it must be at most {most}")
+    if value > _MOST[name]:
+        raise InvalidInput(name, value, f"it must be at most {_MOST[name]}")
 
 
 def _free_bytes(min_free_gib: float | None, capacity: int) -> int | None:

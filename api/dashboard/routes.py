@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -14,7 +15,9 @@ from starlette.concurrency import run_in_threadpool
 
 from api.auth import Principal, Reader, Writer
 from api.dashboard import ranking, verdict, words
-from api.dashboard.form import Form, empty_form, fields, question_of, typed_in, with_error
+from api.dashboard.again import form_of, why_not_again
+from api.dashboard.fields import fields
+from api.dashboard.form import Form, empty_form, question_of, typed_in, with_error
 from api.dashboard.rendering import page, twin, wants_json
 from api.paging import cursor_of, place_of
 from api.problems import not_found
@@ -31,6 +34,8 @@ _NEWEST_FIRST = "-created_at"
 # What the page shows of an answer, and a search without one lacks.
 _ONCE_DONE = ("warnings", "infeasibility", "eliminated", "earlier")
 _FILTERS = ("model", "cluster", "state", "status")
+_FROM = "from"
+_LONGEST_ID = 40
 
 
 @router.get("/")
@@ -42,11 +47,14 @@ def root() -> Response:
 @router.get("/searches.json")
 @router.get("/searches")
 def list_page(request: Request, state: Served, principal: Reader) -> Response:
-    """The form and the searches, newest first; filtered and paged by the query string."""
-    query = _list_query(request)
+    """The form and the searches, newest first; filtered and paged by the query string.
+
+    ``?from=ID`` fills the form with the question of that search.
+    """
     if wants_json(request):
-        return twin(searches.list_searches(request, state, principal, query))
-    return _list_page(state, principal, query, empty_form())
+        return twin(searches.list_searches(request, state, principal, _list_query(request)))
+    query = _list_query(request, leaving_out=_FROM)
+    return _list_page(state, principal, query, _first_form(state, request.query_params.get(_FROM)))
 
 
 @router.post("/searches")
@@ -65,7 +73,11 @@ async def ask(request: Request, state: Served, principal: Writer) -> Response:
             return RedirectResponse(asked.headers["location"].removeprefix("/v1"), 303)
     if wants_json(request):
         raise RequestValidationError(
-            [{"loc": ("body", name), "msg": text, "type": "value_error"} for name, text in form.errors.items()]
+            [
+                {"loc": ("body", name), "msg": text, "type": "value_error"}
+                for name, texts in form.errors.items()
+                for text in texts
+            ]
         )
     return await run_in_threadpool(_list_page, state, principal, SearchesQuery(), form, 422)
 
@@ -82,7 +94,9 @@ def search_page(request: Request, search_id: str, state: Served, principal: Read
         if search is None:
             raise not_found("search", search_id)
         answer = stored_answer(repos, search)
+        scenario = repos.scenarios.get(search.scenario_id)
         events = [] if search.finished_at is not None else repos.events.after(search_id, 0)
+    assert scenario is not None, "foreign keys hold"
     plans = answer.get("plans") or []
     shown: dict[str, Any] = {
         "search": dict.fromkeys(_ONCE_DONE) | answer,
@@ -91,7 +105,8 @@ def search_page(request: Request, search_id: str, state: Served, principal: Read
         "verdict": verdict.verdict(answer),
         "step": words.step(events[-1].kind, events[-1].data, search.objective) if events else "",
         "cancelling": search.cancel_requested,
-        "may_cancel": _may_write(principal),
+        "may_ask": _may_write(principal),
+        "why_not_again": why_not_again(scenario),
         "basis": verdict.basis(answer) if search.state == "done" else [],
         "groups": ranking.GROUPS,
         "rows": ranking.rows_of(plans),
@@ -130,10 +145,24 @@ def _list_page(state: State, principal: Principal, query: SearchesQuery, form: F
     )
 
 
-def _list_query(request: Request) -> SearchesQuery:
+def _first_form(state: State, search_id: str | None) -> Form:
+    """The form as it is opened: with an example, or with the question of a search."""
+    if not search_id:
+        return empty_form()
+    with state.store.reading() as repos:
+        search = repos.searches.get(search_id)
+        scenario = None if search is None else repos.scenarios.get(search.scenario_id)
+    if search is None or scenario is None:
+        note = f"There is no search {search_id[:_LONGEST_ID]!r} to start from: this is an example."
+        return replace(empty_form(), notes=(note,))
+    return form_of(search, scenario)
+
+
+def _list_query(request: Request, *, leaving_out: str = "") -> SearchesQuery:
     """The API's parameters; those that a form left empty are none."""
+    given = {name: text for name, text in request.query_params.items() if text and name != leaving_out}
     try:
-        return SearchesQuery.model_validate({name: text for name, text in request.query_params.items() if text})
+        return SearchesQuery.model_validate(given)
     except ValidationError as error:
         raise RequestValidationError([{**found, "loc": ("query", *found["loc"])} for found in error.errors()]) from None
 

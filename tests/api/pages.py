@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import httpx
+import pytest
 
 from db.records import NewSearch
 from db.store import Store
@@ -19,7 +24,8 @@ from planner.search.request import SearchRequest
 from planner.service import answer_to
 from planner.stored.questions import new_search
 from planner.stored.records import calibration_record, result_of, scenario_record
-from tests.e2e.servers import Server
+from tests.databases import PostgresServer
+from tests.e2e.servers import Server, serving
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 FORM = {
@@ -36,6 +42,11 @@ FORM = {
     "forbids": "",
     "top": "3",
     "max_seconds": "60",
+    "optimizer": "adamw",
+    "framework_version": "",
+    "min_free_gib": "",
+    "min_used": "0.9",
+    "seed": "0",
 }
 _VOID = frozenset({"meta", "link", "input", "br"})
 
@@ -133,6 +144,21 @@ class Site:
         return replace(new_search(request, None), **({"key": uuid4().hex} | other))
 
 
+@contextmanager
+def running_site(request: pytest.FixtureRequest, folder: Path) -> Iterator[Site]:
+    """A site on the database that ``request.param`` names."""
+    with ExitStack() as stack:
+        url = f"sqlite:///{folder / 'planner.db'}"
+        if request.param == "postgresql":
+            postgres: PostgresServer = request.getfixturevalue("postgres_server")
+            url = postgres.create()
+            stack.callback(postgres.drop, url)
+        server = stack.enter_context(serving(url, folder))
+        store = stack.enter_context(Store.open(url))
+        first = server.client.get("/searches", headers=BROWSER)
+        yield Site(server=server, store=store, first=Page(source=first.text))
+
+
 def small_request(**how: Any) -> SearchRequest:
     """A question that takes a moment."""
     asked = {"model": "llama-3.2-1b", "cluster": "dgx-h100", "devices": 8, "global_batch_size": 64, "seq_len": 4096}
@@ -148,3 +174,16 @@ def cells(page: Page) -> list[str]:
     """Texts of the ranked table's first row."""
     (body,) = re.findall(r'<table class="ranked">.*?<tbody>\s*<tr>(.*?)</tr>', page.source, re.DOTALL)
     return [re.sub(r"<[^>]+>", "", cell).strip() for cell in re.findall(r"<t[hd].*?</t[hd]>", body, re.DOTALL)]
+
+
+def shown_in(page: Page) -> dict[str, str]:
+    """What stands in the form to ask, and would be sent."""
+    texts = dict(re.findall(r'<textarea [^>]*name="(\w+)"[^>]*>\n(.*?)</textarea>', page.source, re.DOTALL))
+    selects = re.findall(r'<select [^>]*name="(\w+)"[^>]*>(.*?)</select>', page.source, re.DOTALL)
+    chosen = {name: re.findall(r'value="([^"]*)" selected', options) for name, options in selects}
+    inputs = {name: page.with_id(f"ask-{name}")["value"] for name in FORM if name not in texts | chosen}
+    return (
+        {name: unescape(text) for name, text in texts.items()}
+        | inputs
+        | {name: chosen[name][0] for name in FORM if name in chosen}
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime
 
 import httpx
@@ -13,25 +12,16 @@ import pytest
 from db.keys import digest_of_secret, new_secret
 from db.records import ApiKey
 from db.store import Store
-from tests.api.pages import BROWSER, FORM, Page, Site, cells, small_answer, small_request
-from tests.databases import BACKENDS, PostgresServer
+from tests.api.pages import BROWSER, FORM, Page, Site, cells, running_site, small_answer, small_request
+from tests.databases import BACKENDS
 from tests.e2e.servers import Server, serving
 from tests.processes import eventually
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("pages")
-    with ExitStack() as stack:
-        url = f"sqlite:///{folder / 'planner.db'}"
-        if request.param == "postgresql":
-            postgres: PostgresServer = request.getfixturevalue("postgres_server")
-            url = postgres.create()
-            stack.callback(postgres.drop, url)
-        server = stack.enter_context(serving(url, folder))
-        store = stack.enter_context(Store.open(url))
-        first = server.client.get("/searches", headers=BROWSER)
-        yield Site(server=server, store=store, first=Page(source=first.text))
+    with running_site(request, tmp_path_factory.mktemp("pages")) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -112,73 +102,6 @@ def test_json_twins_are_the_api(site: Site, answered: str) -> None:
     missing = client.get(f"/searches/{'0' * 32}.json", headers=BROWSER)
     assert missing.status_code == 404
     assert missing.headers["content-type"] == "application/problem+json"
-
-
-def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_is_kept(site: Site) -> None:
-    response = site.ask(devices="5x12", seq_len="", top="0", forbids="recompute=full", objective="cost")
-    assert response.status_code == 422
-    page = Page(source=response.text)
-    assert page.with_id("ask-devices")["value"] == "5x12"
-    assert page.with_id("ask-model")["value"] == FORM["model"]
-    assert re.search(r'<textarea [^>]*name="forbids"[^>]*>\nrecompute=full</textarea>', response.text)
-    assert page.attributes("option", value="cost", selected="")
-    wrong = {name for name in FORM if page.with_id(f"ask-{name}").get("aria-invalid") == "true"}
-    assert wrong == {"devices", "seq_len", "top"}
-    assert "a whole number in digits is expected" in page.text
-    assert page.attributes("a", href="#ask-devices")
-
-
-@pytest.mark.parametrize(
-    ("typed", "field", "said"),
-    [
-        ({"model": "lama-3.1-70b"}, "model", "did you mean llama-3.1-70b"),
-        ({"model": "/etc/passwd"}, "model", "is not usable"),
-        ({"cluster": "./cluster.yaml"}, "cluster", "is not usable"),
-        ({"pins": "tp=<script>alert(1)</script>"}, "pins", "must be a whole number"),
-        ({"forbids": "colour=red"}, "forbids", "colour"),
-        ({"max_seconds": "100000"}, "max_seconds", "allowed by this server"),
-        ({"precision": "int3"}, "precision", "known"),
-        ({"objective": "cost", "cluster": "dgx-h100"}, "price_per_device_hour", "price"),
-    ],
-)
-def test_what_the_planner_refuses_is_said_at_its_field(
-    site: Site, typed: dict[str, str], field: str, said: str
-) -> None:
-    response = site.ask(**typed)
-    assert response.status_code == 422
-    page = Page(source=response.text)
-    assert page.with_id(f"ask-{field}")["aria-invalid"] == "true"
-    assert said in page.text
-    assert "<script>" not in response.text
-
-
-def test_programs_get_a_problem_for_a_bad_form(site: Site) -> None:
-    response = site.server.client.post("/searches", data=FORM | {"top": "none"}, headers={"Accept": "application/json"})
-    assert response.status_code == 422
-    assert response.json()["errors"][0]["pointer"] == "/top"
-
-
-@pytest.mark.parametrize(
-    ("body", "kind", "status"),
-    [
-        (b"{}", "application/json", 415),
-        (b"model=" + b"x" * 70_000, "application/x-www-form-urlencoded", 413),
-        (b"&".join(b"top=1" for _ in range(100)), "application/x-www-form-urlencoded", 400),
-        (b"colour=red", "application/x-www-form-urlencoded", 422),
-        (b"model=\xff", "application/x-www-form-urlencoded", 400),
-        (b"model=%00&cluster=%00", "application/x-www-form-urlencoded", 422),
-    ],
-)
-def test_forms_that_no_browser_sends_are_refused(site: Site, body: bytes, kind: str, status: int) -> None:
-    response = site.server.client.post("/searches", content=body, headers={**BROWSER, "Content-Type": kind})
-    assert response.status_code == status, response.text
-    Page(source=response.text)
-
-
-def test_another_sites_form_is_refused(site: Site) -> None:
-    for header in ({"Origin": "https://elsewhere.example"}, {"Sec-Fetch-Site": "cross-site"}):
-        response = site.server.client.post("/searches", data=FORM, headers={**BROWSER, **header})
-        assert response.status_code == 403
 
 
 def test_a_name_is_text_whatever_it_says(site: Site) -> None:
@@ -291,6 +214,32 @@ def test_an_answer_that_was_cut_says_how_far_it_may_be_from_the_best(site: Site)
     assert "No plan was found before the deadline" in site.get(f"/searches/{site.store_answer(request, nothing)}").text
 
 
+def test_the_api_is_described_as_its_document_has_it(site: Site) -> None:
+    document = site.server.client.get("/openapi.json").json()
+    page = site.get("/docs")
+    assert page.attributes("a", href="/openapi.json")
+    assert site.first.attributes("a", href="/docs")
+    listed = re.findall(
+        r'<td><code>(\w+)</code></td>\s*<th scope="row"><code>(.*?)</code></th>\s*'
+        r"<td>(.*?)<br>.*?</td>\s*<td>(.*?)</td>",
+        page.source,
+        re.DOTALL,
+    )
+    expected = {
+        (method.upper(), path, operation["summary"])
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert {(method, path, summary) for method, path, summary, _ in listed} == expected
+    assert len(listed) == len(expected)
+    scopes = {(method, path): scope for method, path, _, scope in listed}
+    assert scopes["POST", "/v1/searches"] == "write"
+    assert scopes["GET", "/v1/searches/{search_id}/events"] == "read"
+    assert scopes["GET", "/healthz"] == "no key"
+    for tag in document["tags"]:
+        assert tag["description"].replace("`", "") in page.text
+
+
 def test_warnings_are_shown(site: Site) -> None:
     request = small_request()
     page = site.get(f"/searches/{site.store_answer(request, small_answer(request, warnings=['mind <the> gap']))}")
@@ -322,7 +271,13 @@ def test_files_are_kept_for_ever_under_the_digest_of_their_content(site: Site) -
 
 def test_pages_ask_no_other_origin_and_run_no_script_of_their_own(site: Site, answered: str) -> None:
     running = site.store_search(small_request(devices=16))
-    for page in (site.first, site.get(answered), site.get(f"/searches/{running}"), site.get("/nothing", status=404)):
+    for page in (
+        site.first,
+        site.get(answered),
+        site.get(f"/searches/{running}"),
+        site.get("/nothing", status=404),
+        site.get("/docs"),
+    ):
         for tag, attributes in page.tags:
             for name in ("href", "src", "action", "data-events"):
                 assert attributes.get(name, "/").startswith(("/", "#")), (tag, attributes)

@@ -1,0 +1,96 @@
+"""A stored question as the form would have it, to be asked again with changes.
+
+The form takes names of the catalog only: a model or a cluster that was given as an object can't stand in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from api.dashboard.fields import as_typed
+from api.dashboard.form import Form
+from costmodel.catalog.cluster_catalog import named_cluster
+from costmodel.catalog.framework_catalog import load_framework
+from costmodel.catalog.model_catalog import named_model
+from costmodel.errors import InvalidInput
+from costmodel.fingerprint import cluster_id, model_id
+from db import records
+
+_GIB = 2**30
+_OF_THE_QUESTION = ("objective", "price_per_device_hour", "pins", "forbids", "min_used", "top", "max_seconds", "seed")
+_OF_THE_SCENARIO = ("devices", "global_batch_size", "seq_len", "precision", "optimizer", "framework")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Named:
+    """The model or the cluster of a question, beside the catalog.
+
+    Attributes:
+        in_catalog: there is one of that name.
+        same: and it is the one that was asked about.
+    """
+
+    kind: str
+    name: str
+    in_catalog: bool
+    same: bool
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r}"
+
+
+def why_not_again(scenario: records.Scenario) -> str:
+    """Why the form can't ask this again; empty when it can."""
+    missing = [f"the {named}" for named in _named_in(scenario) if not named.in_catalog]
+    if not missing:
+        return ""
+    return (
+        f"The form takes names of the catalog only, and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} "
+        "not in it: to ask again, POST the same JSON to /v1/searches with what is to change."
+    )
+
+
+def form_of(search: records.Search, scenario: records.Scenario) -> Form:
+    """The form filled with a stored question; the notes say what it can't say, or what has another meaning now."""
+    asked = search.question
+    values: dict[str, Any] = {name: asked[name] for name in _OF_THE_QUESTION}
+    values |= {name: getattr(scenario, name) for name in _OF_THE_SCENARIO}
+    values["framework_version"] = None if _is_current(scenario) else scenario.framework_version
+    free = scenario.min_free_bytes
+    values["min_free_gib"] = None if free is None else free / _GIB
+    notes = ["Filled in with the question of an earlier search: change what you like, and ask."]
+    for named in _named_in(scenario):
+        values[named.kind] = named.name if named.in_catalog else None
+        if not named.in_catalog:
+            notes.append(f"The {named} is not in the catalog, and the form takes names of the catalog only.")
+        elif not named.same:
+            notes.append(
+                f"The {named} of the catalog is not the one that was asked about: it has changed since then, or an "
+                "object of that name was given."
+            )
+    return Form(typed={name: as_typed(value) for name, value in values.items()}, notes=tuple(notes))
+
+
+def _named_in(scenario: records.Scenario) -> list[_Named]:
+    model, cluster = scenario.model, scenario.cluster
+    return [
+        _beside_the_catalog("model", model, lambda: model_id(named_model(model.name))),
+        _beside_the_catalog("cluster", cluster, lambda: cluster_id(named_cluster(cluster.name))),
+    ]
+
+
+def _beside_the_catalog(kind: str, stored: records.Model | records.Cluster, look_up: Callable[[], str]) -> _Named:
+    try:
+        found = look_up()
+    except InvalidInput:
+        return _Named(kind=kind, name=stored.name, in_catalog=False, same=False)
+    return _Named(kind=kind, name=stored.name, in_catalog=True, same=found == stored.id)
+
+
+def _is_current(scenario: records.Scenario) -> bool:
+    try:
+        return load_framework(scenario.framework).version == scenario.framework_version
+    except InvalidInput:
+        return False
