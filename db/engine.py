@@ -21,7 +21,9 @@ from db.urls import DatabaseUrl
 
 _OLDEST_SQLITE = (3, 35, 0)  # the first with RETURNING
 _BUSY_SECONDS = 10
-_CACHE_KIB = 64 * 1024
+# Of each connection, all of which may be in use: a quarter of a GiB in all. What is not in it is in the system's cache.
+_SQLITE_POOL = {"pool_size": 8, "max_overflow": 8}
+_CACHE_KIB = 16 * 1024
 _WRITES = "planner_writes"
 _POSTGRESQL_OPTIONS = {
     "application_name": "parallelism-planner",
@@ -31,8 +33,7 @@ _POSTGRESQL_OPTIONS = {
     "max_parallel_workers_per_gather": "0",
     "jit": "off",
 }
-POOL_SIZE = 8
-POOL_OVERFLOW = 24
+_POSTGRESQL_POOL = {"pool_size": 8, "max_overflow": 24}
 POOL_WAIT_SECONDS = 10
 
 
@@ -56,10 +57,8 @@ def for_reading(engine: Engine) -> Engine:
     return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
-def _pool(for_upgrade: bool) -> dict[str, Any]:
-    if for_upgrade:
-        return {"poolclass": NullPool}
-    return {"pool_size": POOL_SIZE, "max_overflow": POOL_OVERFLOW, "pool_timeout": POOL_WAIT_SECONDS}
+def _pool(sizes: dict[str, int], for_upgrade: bool) -> dict[str, Any]:
+    return {"poolclass": NullPool} if for_upgrade else {**sizes, "pool_timeout": POOL_WAIT_SECONDS}
 
 
 def _sqlite(database: DatabaseUrl, for_upgrade: bool) -> Engine:
@@ -70,7 +69,7 @@ def _sqlite(database: DatabaseUrl, for_upgrade: bool) -> Engine:
         database.url,
         connect_args={"timeout": _BUSY_SECONDS, "isolation_level": None},
         json_serializer=to_json,
-        **_pool(for_upgrade),
+        **_pool(_SQLITE_POOL, for_upgrade),
     )
 
     @event.listens_for(engine, "connect")
@@ -99,7 +98,8 @@ def _postgresql(database: DatabaseUrl, for_upgrade: bool) -> Engine:
     timeout = database.url.query.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT") or "5"
     url = database.url.update_query_dict({"options": f"{switches} {given}".strip(), "connect_timeout": timeout})
     try:
-        return create_engine(url, pool_pre_ping=not for_upgrade, json_serializer=to_json, **_pool(for_upgrade))
+        pool = _pool(_POSTGRESQL_POOL, for_upgrade)
+        return create_engine(url, pool_pre_ping=not for_upgrade, json_serializer=to_json, **pool)
     except ModuleNotFoundError:
         raise StoreUnavailable(
             database.shown, "PostgreSQL needs the extra postgres: pip install 'parallelism-planner[postgres]'"

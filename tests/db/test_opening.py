@@ -7,11 +7,14 @@ import sqlite3
 import stat
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection
+from sqlalchemy.exc import TimeoutError
 
+from db.engine import engine_of
 from db.errors import StoreUnavailable
 from db.repositories import Repositories
 from db.revisions import HEAD
@@ -138,6 +141,20 @@ def test_what_was_told_is_there_after_a_kill_in_the_middle_of_a_write(store_url:
         assert {search.seed for search in searches} >= {int(number) for number in told}
         assert len(searches) <= len(told) + 1
         keep(store, scenario(batch=256))
+
+
+def test_the_caches_of_all_connections_are_bounded(sqlite_url: str) -> None:
+    engine = engine_of(database_url(sqlite_url))
+    opened: list[Connection] = []
+    with ExitStack() as open_ones:
+        engine.pool._timeout = 0.1  # type: ignore[attr-defined]
+        with pytest.raises(TimeoutError):
+            while True:
+                opened.append(open_ones.enter_context(engine.connect()))
+        (kib,) = {-one.exec_driver_sql("PRAGMA cache_size").scalar_one() for one in opened}
+    engine.dispose()
+    assert len(opened) >= 16
+    assert kib * len(opened) <= 256 * 1024
 
 
 def test_a_server_that_is_not_there_is_told_in_a_line() -> None:
