@@ -59,12 +59,14 @@ def ask(
     now: datetime,
     created_by: str | None = None,
     most_waiting: int | None = None,
+    anew: bool = False,
 ) -> Asked:
     """The answer that is stored, the search that is on its way, or a new one that waits to be run.
 
     Args:
         created_by: the API key's id, for the record.
         most_waiting: how many searches may wait; None for any number.
+        anew: search again where a deadline cut the stored answer; a proven one would come out the same.
 
     Raises:
         Busy: as many as that wait already.
@@ -73,7 +75,7 @@ def ask(
     new = new_search(request, created_by)
     with store.reading() as repos:
         found = repos.searches.answered(new.key, new.seed, new.max_seconds)
-    if found is not None:
+    if found is not None and not (anew and _was_cut(found)):
         return Asked(search=found, stored=True)
     try:
         with store.writing() as repos:
@@ -83,13 +85,17 @@ def ask(
             if is_new:
                 # A search for the same may have ended between our look and now.
                 found = repos.searches.answered(new.key, new.seed, new.max_seconds)
-                if found is not None:
+                if found is not None and not (anew and _was_cut(found)):
                     raise _Answered(found)
                 if most_waiting is not None and repos.searches.waiting() > most_waiting:
                     raise Busy(f"{most_waiting} searches wait already; ask again in a while")
     except _Answered as meanwhile:
         return Asked(search=meanwhile.search, stored=True)
     return Asked(search=search, stored=not is_new)
+
+
+def _was_cut(search: records.Search) -> bool:
+    return not search.proven_top_k and search.status != "infeasible"
 
 
 class _Answered(Exception):
