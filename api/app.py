@@ -17,9 +17,10 @@ from api import problems
 from api.auth import DOCUMENTED
 from api.dashboard.install import install as install_pages
 from api.documentation import DESCRIPTION, openapi_of
+from api.housekeeping import tidied
 from api.metrics import Metrics
 from api.middleware import RequestMiddleware
-from api.routes import catalog, health, measurements, plans, predictions, searches
+from api.routes import catalog, events, health, measurements, plans, predictions, searches
 from api.routes.common import given_once
 from api.settings import Settings
 from api.state import State, Waiters
@@ -50,8 +51,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.state.planner = state
         runner.start()
         try:
-            with _told_at_once(state.stopping.set):
-                yield
+            async with tidied(store):
+                with _told_at_once(state.stopping.set):
+                    yield
         finally:
             state.stopping.set()
             await asyncio.to_thread(runner.close, _ENDS_WITHIN_S)
@@ -77,7 +79,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     problems.install(app)
     app.include_router(health.router)
-    for router in (searches.router, plans.router, predictions.router, measurements.router, catalog.router):
+    for router in (
+        searches.router,
+        events.router,
+        plans.router,
+        predictions.router,
+        measurements.router,
+        catalog.router,
+    ):
         app.include_router(router, dependencies=[*DOCUMENTED, Depends(given_once)])
     install_pages(app)
     app.openapi = openapi_of(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend the document

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 
 FOR_EVER = "private, max-age=31536000, immutable"
-ASK_AGAIN = "no-cache"
+ASK_AGAIN = "private, no-cache"
 
 
 def body_of(answer: BaseModel) -> bytes:

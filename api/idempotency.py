@@ -2,15 +2,15 @@
 
 After draft-ietf-httpapi-idempotency-key-header-07 (expired in 2026-04, so it is a convention, not a standard): the same
 key with the same body gets the same response, with another body 422, and 409 while the first one is in progress.
-Keys belong to whoever sends them and are kept for a day.
+Keys belong to whoever sends them and are kept for a day (``api.housekeeping``).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import uuid4
 
 from fastapi import Header
@@ -21,6 +21,7 @@ from api.auth import Principal
 from api.problems import ProblemRaised
 from costmodel.fingerprint import digest
 from db.records import StoredResponse
+from db.repositories import Repositories
 from db.store import Store
 
 KEPT = timedelta(days=1)
@@ -42,17 +43,19 @@ IdempotencyKey = Annotated[
 class Once:
     """One request that is carried out at most once per key.
 
-    Use ``earlier`` first: it is the response to send if there is one. Otherwise carry the request out and ``keep`` the
-    response, or ``forget`` the key when there is none to keep.
+    ``claim`` first: what it returns is what the key stands for already. Otherwise carry the request out, within
+    ``or_forgotten``, and ``complete`` the key, or ``keep`` the response under it. Without a key all of that does
+    nothing.
     """
 
     def __init__(self, store: Store, principal: Principal, key: str | None, request: str, body: BaseModel) -> None:
         self._store, self._principal, self._key, self._request = store, principal.name, key, request
-        self._digest = digest(body.model_dump(mode="json"))
+        # Of what was sent: what is left out may mean something else than its default.
+        self._digest = digest(body.model_dump(mode="json", exclude_unset=True))
         self._holder = uuid4().hex
 
-    def earlier(self) -> Response | None:
-        """The response that was given before; None when this request has to be carried out.
+    def claim(self) -> StoredResponse | None:
+        """What was answered before; None when this request has to be carried out.
 
         Raises:
             ProblemRaised: the key stands for another request, or somebody is carrying it out.
@@ -76,52 +79,50 @@ class Once:
                 422, "this Idempotency-Key was used for another request; take a new one", slug="idempotency-key-reused"
             )
         if claimed.outcome == "in_progress":
-            raise ProblemRaised(
-                409,
-                "the first request with this Idempotency-Key is in progress; ask again in a while",
-                slug="idempotency-key-in-progress",
-                headers={"Retry-After": "1"},
-            )
-        if claimed.response is None:
-            return None
-        stored = claimed.response
-        return Response(stored.body, stored.status_code, {**stored.headers, REPLAYED: "true"})
+            raise _in_progress()
+        return claimed.response
 
-    def keep(self, response: Response) -> Response:
-        """Remember the response under the key; errors of the server's own are not remembered."""
+    def complete(self, repos: Repositories, response: Response) -> None:
+        """Remember the response, in the transaction that did what was asked: both are there, or neither is.
+
+        Raises:
+            ProblemRaised: this request took so long that another one has the key now; undoes the transaction.
+        """
         if self._key is None:
-            return response
-        if response.status_code >= 500:
-            self.forget()
-            return response
+            return
         kept = {name: value for name, value in response.headers.items() if name in _KEPT_HEADERS}
-        stored = StoredResponse(
-            status_code=response.status_code, headers=kept, body=bytes(response.body).decode("utf-8")
-        )
-        with self._store.writing() as repos:
-            repos.idempotency.complete(self._principal, self._key, self._holder, stored)
-        return response
+        content = bytes(response.body).decode("utf-8")
+        stored = StoredResponse(status_code=response.status_code, headers=kept, body=content)
+        if not repos.idempotency.complete(self._principal, self._key, self._holder, stored):
+            raise _in_progress()
 
-    def forget(self) -> None:
-        """The request was not carried out: the next one with this key starts afresh."""
+    @contextmanager
+    def or_forgotten(self) -> Iterator[None]:
+        """Whatever ends the block early, the next request with this key starts afresh."""
+        try:
+            yield
+        except BaseException:
+            if self._key is not None:
+                with self._store.writing() as repos:
+                    repos.idempotency.forget(self._principal, self._key, self._holder)
+            raise
+
+    def keep(self, response: Response) -> None:
+        """``complete`` in a transaction of its own, for what does no harm when it is carried out again."""
         if self._key is not None:
             with self._store.writing() as repos:
-                repos.idempotency.forget(self._principal, self._key, self._holder)
-
-    def run(self, carry_out: Callable[[], Response]) -> Response:
-        """All of it, for what one function carries out."""
-        earlier = self.earlier()
-        if earlier is not None:
-            return earlier
-        try:
-            response = carry_out()
-        except BaseException:
-            self.forget()
-            raise
-        return self.keep(response)
+                self.complete(repos, response)
 
 
-def json_response(answer: BaseModel, status: int, headers: dict[str, Any] | None = None) -> Response:
-    """An answer that is not conditional."""
-    body = json.dumps(answer.model_dump(mode="json", exclude_unset=True), ensure_ascii=False, allow_nan=False)
-    return Response(body, status, headers, "application/json")
+def replayed(stored: StoredResponse) -> Response:
+    """The response that was given before, byte for byte."""
+    return Response(stored.body, stored.status_code, {**stored.headers, REPLAYED: "true"})
+
+
+def _in_progress() -> ProblemRaised:
+    return ProblemRaised(
+        409,
+        "the first request with this Idempotency-Key is in progress; ask again in a while",
+        slug="idempotency-key-in-progress",
+        headers={"Retry-After": "1"},
+    )

@@ -151,6 +151,8 @@ def _on_validation(request: Request, error: Exception) -> Response:
 
 def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == 204:
+        return Response(status_code=204)
     if error.status_code == 400:
         # Besides what is no JSON at all: text that is no UTF-8, numbers of thousands of digits, endless nesting.
         return problem_response(problem_object(400, "the body is no JSON that can be read", slug="invalid-json"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Hashable
 from dataclasses import dataclass, field
+from enum import Enum
 from threading import Event, Lock
-from typing import Generic, TypeVar, cast
+from typing import cast
 
 from fastapi import Request
 
@@ -16,30 +16,47 @@ from api.settings import Settings
 from db.store import Store
 from planner.running.runner import Runner
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
+_MOST_BYTES = 64 * 2**20
+_LARGEST = 4 * 2**20
 
 
-class Recent(Generic[K, V]):
-    """The values that were used last, for what never changes once it is there. Safe for several threads."""
+class Kind(Enum):
+    """What a kept body is of: ids of different kinds are names in different lists."""
 
-    def __init__(self, most: int) -> None:
-        self._most, self._lock = most, Lock()
-        self._values: OrderedDict[K, V] = OrderedDict()
+    PLAN = "plan"
+    SEARCH = "search"
 
-    def get(self, key: K) -> V | None:
+
+class Recent:
+    """The rendered bodies that were used last, of what never changes once it is there. Safe for several threads.
+
+    Args:
+        most_bytes: of all bodies together.
+        largest: a body that is longer is not kept; so one of them can't push out all others.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_BYTES, largest: int = _LARGEST) -> None:
+        self._most_bytes, self._largest, self._lock = most_bytes, largest, Lock()
+        self._bodies: OrderedDict[tuple[Kind, str], bytes] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, kind: Kind, id: str) -> bytes | None:
+        """The body; None when it is not kept."""
         with self._lock:
-            value = self._values.get(key)
-            if value is not None:
-                self._values.move_to_end(key)
-            return value
+            body = self._bodies.get((kind, id))
+            if body is not None:
+                self._bodies.move_to_end((kind, id))
+            return body
 
-    def put(self, key: K, value: V) -> None:
+    def put(self, kind: Kind, id: str, body: bytes) -> None:
+        """Keep a body, instead of those that were not used for longest."""
+        if len(body) > self._largest:
+            return
         with self._lock:
-            self._values[key] = value
-            self._values.move_to_end(key)
-            while len(self._values) > self._most:
-                self._values.popitem(last=False)
+            self._bytes += len(body) - len(self._bodies.pop((kind, id), b""))
+            self._bodies[kind, id] = body
+            while self._bytes > self._most_bytes:
+                self._bytes -= len(self._bodies.popitem(last=False)[1])
 
 
 @dataclass(kw_only=True)
@@ -56,7 +73,7 @@ class State:
     store: Store
     runner: Runner
     waiters: Waiters
-    bodies: Recent[str, bytes] = field(default_factory=lambda: Recent(512))
+    bodies: Recent = field(default_factory=Recent)
     stopping: Event = field(default_factory=Event)
 
 

@@ -1,4 +1,4 @@
-"""What routes share: parameters, the problems that they may answer with, and moments."""
+"""What routes share: parameters, the problems that they may answer with, searches by id, and moments."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from typing import Annotated, Any
 from fastapi import Depends, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.problems import MEDIA_TYPE, ProblemRaised
+from api.problems import MEDIA_TYPE, ProblemRaised, not_found
 from api.schemas.text import Name
 from api.state import State, state_of
+from db import records
 
 Served = Annotated[State, Depends(state_of)]
 SearchId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$", description="The id of a search.")]
 PlanId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$", description="The id of a plan: its fingerprint.")]
 Named = Annotated[str, Path(max_length=200, pattern=r"^[^\x00]+$", description="A name that the list has.")]
+
+OVER = frozenset({"done", "failed", "cancelled"})
+LOOK_AGAIN_S = 1.0
+"""How often a search is looked at that another server may be working on."""
 
 # The plans of a comparison.
 _MANY = frozenset({"plan"})
@@ -59,6 +64,19 @@ def given_once(request: Request) -> None:
         if names.count(name) > 1:
             detail = "it is given more than once"
             raise ProblemRaised(422, f"{name}: {detail}", errors=[{"pointer": name, "detail": detail}])
+
+
+def look_up(state: State, search_id: str) -> records.Search:
+    """A search as it stands.
+
+    Raises:
+        ProblemRaised: there is no such search.
+    """
+    with state.store.reading() as repos:
+        found = repos.searches.get(search_id)
+    if found is None:
+        raise not_found("search", search_id)
+    return found
 
 
 def now() -> datetime:

@@ -10,14 +10,13 @@ from fastapi.responses import Response
 
 from api.auth import Principal, Reader, Writer
 from api.conditional import FOR_EVER, body_of, conditional
-from api.idempotency import IdempotencyKey, Once, json_response
+from api.idempotency import IdempotencyKey, Once, replayed
 from api.paging import cursor_of, place_of
 from api.problems import ProblemRaised, not_found
 from api.routes.common import PageQuery, Served, now, problems
 from api.schemas.answers import Measurement, MeasurementList
 from api.schemas.requests import MeasurementBody
 from api.schemas.text import Id, Name
-from api.state import State
 from db import records
 
 router = APIRouter(prefix="/v1/measurements", tags=["measurements"])
@@ -53,12 +52,27 @@ class MeasurementsQuery(PageQuery):
 def create_measurement(body: MeasurementBody, state: Served, principal: Writer, key: IdempotencyKey = None) -> Response:
     """Matched to its plan. Running out of memory and crashing are results too. Never changed afterwards."""
     once = Once(state.store, principal, key, "POST /v1/measurements", body)
-    return once.run(lambda: _create(body, state, principal))
+    earlier = once.claim()
+    if earlier is not None:
+        return replayed(earlier)
+    record = _record_of(body, principal)
+    with once.or_forgotten(), state.store.writing() as repos:
+        plan = repos.plans.get(body.plan_id)
+        if plan is None:
+            detail = "there is no such plan; POST /v1/predictions stores one"
+            raise ProblemRaised(
+                422, f"plan_id: {detail}", slug="unknown-plan", errors=[{"pointer": "/plan_id", "detail": detail}]
+            )
+        repos.measurements.add(record)
+        headers = {"Location": f"/v1/measurements/{record.id}"}
+        response = Response(body_of(_beside(record, plan)), 201, headers, "application/json")
+        once.complete(repos, response)
+    return response
 
 
-def _create(body: MeasurementBody, state: State, principal: Principal) -> Response:
+def _record_of(body: MeasurementBody, principal: Principal) -> records.Measurement:
     moment = now()
-    record = records.Measurement(
+    return records.Measurement(
         id=uuid4().hex,
         plan_id=body.plan_id,
         status=body.status,
@@ -75,15 +89,6 @@ def _create(body: MeasurementBody, state: State, principal: Principal) -> Respon
         measured_at=body.measured_at or moment,
         created_at=moment,
     )
-    with state.store.writing() as repos:
-        plan = repos.plans.get(body.plan_id)
-        if plan is None:
-            detail = "there is no such plan; POST /v1/predictions stores one"
-            raise ProblemRaised(
-                422, f"plan_id: {detail}", slug="unknown-plan", errors=[{"pointer": "/plan_id", "detail": detail}]
-            )
-        repos.measurements.add(record)
-    return json_response(_beside(record, plan), 201, {"Location": f"/v1/measurements/{record.id}"})
 
 
 @router.get("", response_model=MeasurementList, responses=problems(304), summary="List measurements, newest first")

@@ -16,6 +16,7 @@ from api.problems import ProblemRaised, not_found
 from api.routes.common import PageQuery, PlanId, Served, problems
 from api.schemas.answers import Comparison, ListedPlan, PlanAxes, PlanFigures, PlanList, StoredPlan
 from api.schemas.text import Id, Name
+from api.state import Kind
 from db import records
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
@@ -133,14 +134,14 @@ def compare_plans(
 @router.get("/{plan_id}", response_model=StoredPlan, responses=problems(304, 404), summary="A plan")
 def get_plan(request: Request, plan_id: PlanId, state: Served, principal: Reader) -> Response:
     """With its prediction; the object under ``plan`` is what ``planner check --plan`` reads."""
-    body = state.bodies.get(plan_id)
+    body = state.bodies.get(Kind.PLAN, plan_id)
     if body is None:
         with state.store.reading() as repos:
             found = repos.plans.get(plan_id)
         if found is None:
             raise not_found("plan", plan_id)
         body = body_of(stored(found))
-        state.bodies.put(plan_id, body)
+        state.bodies.put(Kind.PLAN, plan_id, body)
     return conditional(request, body, cache=FOR_EVER)
 
 

@@ -8,7 +8,8 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.auth import Writer
-from api.idempotency import IdempotencyKey, Once, json_response
+from api.conditional import body_of
+from api.idempotency import IdempotencyKey, Once, replayed
 from api.problems import problem_of_input
 from api.questions import check_question
 from api.routes.common import Served, now, problems
@@ -31,7 +32,13 @@ def predict(body: PredictionsBody, state: Served, principal: Writer, key: Idempo
     A plan that is legal and has a price is stored, and can be measured against by its ``plan_id``.
     """
     once = Once(state.store, principal, key, "POST /v1/predictions", body)
-    return once.run(lambda: json_response(_results(state.store, body), 200))
+    earlier = once.claim()
+    if earlier is not None:
+        return replayed(earlier)
+    with once.or_forgotten():
+        response = Response(body_of(_results(state.store, body)), media_type="application/json")
+        once.keep(response)
+    return response
 
 
 def _results(store: Store, body: PredictionsBody) -> Predictions:

@@ -1,53 +1,51 @@
-"""``/v1/searches``: ask, look, wait, listen, cancel."""
+"""``/v1/searches``: ask, look, wait, cancel."""
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import AsyncIterable
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import Response
-from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
 from api.auth import Principal, Reader, Writer
 from api.conditional import FOR_EVER, body_of, conditional
-from api.idempotency import IdempotencyKey, Once
+from api.idempotency import REPLAYED, IdempotencyKey, Once
 from api.paging import cursor_of, place_of
+from api.preferences import wait_of
 from api.problems import ProblemRaised, not_found
 from api.questions import search_request
-from api.routes.common import PageQuery, SearchId, Served, now, problems
+from api.routes.common import LOOK_AGAIN_S, OVER, PageQuery, SearchId, Served, look_up, now, problems
 from api.schemas.answers import ListedSearch, Search, SearchList
 from api.schemas.requests import SearchBody
 from api.schemas.text import Name
-from api.state import State
+from api.state import Kind, State
 from db import records
 from planner.service import ask
 from planner.stored.answers import stored_answer
 
 router = APIRouter(prefix="/v1/searches", tags=["searches"])
 
-_OVER = frozenset({"done", "failed", "cancelled"})
-_LOOK_AGAIN_S = 1.0
 _RETRY_AFTER = {"Retry-After": "1"}
-_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?")
 _NEWEST_FIRST = "-created_at"
 
 Prefer = Annotated[
     str | None,
     Header(
         alias="Prefer",
-        max_length=200,
-        description="`wait=N`: wait N seconds for the answer, 60 at most (RFC 7240).",
+        description="`wait=N`: wait N seconds for the answer, 60 at most (RFC 7240). Other preferences are ignored.",
         examples=["wait=30"],
     ),
 ]
-LastEventId = Annotated[
-    int | None,
-    Header(alias="Last-Event-ID", ge=0, le=2**31 - 1, description="The number of the last event that was seen."),
-]
+
+
+async def _wait(request: Request, state: Served, prefer: Prefer = None) -> float | None:
+    # The parameter holds one line, and there may be several.
+    return None if prefer is None else wait_of(request.headers.getlist("prefer"), state.settings.longest_wait_s)
+
+
+Wait = Annotated[float | None, Depends(_wait)]
 
 
 class SearchesQuery(PageQuery):
@@ -86,73 +84,63 @@ async def create_search(
     body: SearchBody,
     state: Served,
     principal: Writer,
+    wait: Wait = None,
     key: IdempotencyKey = None,
-    prefer: Prefer = None,
 ) -> Response:
-    """What was answered before is answered at once; otherwise follow ``Location``, or ask with ``Prefer: wait=N``."""
-    if key is None:
-        return await create(request, body, state, principal, prefer)
-    once = Once(state.store, principal, key, "POST /v1/searches", body)
-    earlier = await run_in_threadpool(once.earlier)
-    if earlier is not None:
-        return earlier
-    try:
-        response = await create(request, body, state, principal, prefer)
-    except BaseException:
-        await run_in_threadpool(once.forget)
-        raise
-    return await run_in_threadpool(once.keep, response)
+    """What was answered before is answered at once; otherwise follow ``Location``, or ask with ``Prefer: wait=N``.
 
-
-async def create(
-    request: Request, body: SearchBody, state: State, principal: Principal, prefer: str | None = None
-) -> Response:
-    """Ask; for the route above and for the page with the form.
-
-    Raises:
-        InvalidInput: a field is unusable.
-        Busy: too many searches wait.
+    Whoever asks a question that somebody asked already, and that is not answered yet, shares the search. A request that
+    is sent again with its key gets the same search as it stands then.
     """
-    search, stored = await run_in_threadpool(_ask, body, state, principal)
-    state.metrics.questions.labels(
-        "stored" if search.state == "done" and stored else "joined" if stored else "new"
-    ).inc()
-    if search.state == "queued":
-        state.runner.wake()
-    applied: dict[str, str] = {}
-    seconds = _wait_of(prefer, state.settings.longest_wait_s)
-    if seconds is not None and search.state not in _OVER:
-        search = await _wait_for(request, state, search.id, seconds) or search
-        applied = {"Preference-Applied": f"wait={seconds:g}"}
-    content = state.bodies.get(search.id) or await run_in_threadpool(rendered, state, search)
-    headers = {"Location": f"/v1/searches/{search.id}", **applied}
-    if search.state in _OVER:
+    once = Once(state.store, principal, key, "POST /v1/searches", body)
+    search, again = await run_in_threadpool(_ask_once, once, body, state, principal)
+    headers = {"Location": _path_of(search.id), **({REPLAYED: "true"} if again else {})}
+    if wait is not None and search.state not in OVER:
+        search = await _wait_for(request, state, search.id, wait)
+        headers["Preference-Applied"] = f"wait={wait:g}"
+    content = state.bodies.get(Kind.SEARCH, search.id) or await run_in_threadpool(_rendered, state, search)
+    if search.state in OVER:
         return Response(content, 200, headers, "application/json")
     return Response(content, 202, headers | _RETRY_AFTER, "application/json")
 
 
-def _ask(body: SearchBody, state: State, principal: Principal) -> tuple[records.Search, bool]:
+def _ask_once(once: Once, body: SearchBody, state: State, principal: Principal) -> tuple[records.Search, bool]:
+    """The search, and whether this very request had asked for it before."""
+    earlier = once.claim()
+    if earlier is not None:
+        return look_up(state, str(earlier.headers["location"]).rpartition("/")[2]), True
+    with once.or_forgotten():
+        search = _ask(body, state, principal)
+        # Where it is, and not how it stands, which changes; and answers may have many megabytes.
+        once.keep(Response(status_code=202, headers={"Location": _path_of(search.id)}))
+    return search, False
+
+
+def _ask(body: SearchBody, state: State, principal: Principal) -> records.Search:
     request = search_request(body, state.settings)
     most = state.settings.most_waiting
     asked = ask(state.store, request, now=now(), created_by=principal.id, most_waiting=most)
-    return asked.search, asked.stored
+    done = asked.search.state == "done"
+    state.metrics.questions.labels("stored" if done and asked.stored else "joined" if asked.stored else "new").inc()
+    if asked.search.state == "queued":
+        state.runner.wake()
+    return asked.search
 
 
-def _wait_of(prefer: str | None, longest: float) -> float | None:
-    found = _WAIT.search(prefer.lower()) if prefer else None
-    return min(float(found[1]), longest) if found else None
-
-
-async def _wait_for(request: Request, state: State, search_id: str, seconds: float) -> records.Search | None:
+async def _wait_for(request: Request, state: State, search_id: str, seconds: float) -> records.Search:
     """The search once it is over, or as it stands when time is up, the client has gone or the server stops."""
     deadline = time.monotonic() + seconds
     while True:
         left = deadline - time.monotonic()
-        await state.waiters.wait(search_id, min(max(left, 0.0), _LOOK_AGAIN_S))
-        found = await run_in_threadpool(_look_up, state, search_id)
-        over = found is None or found.state in _OVER
+        await state.waiters.wait(search_id, min(max(left, 0.0), LOOK_AGAIN_S))
+        found = await run_in_threadpool(look_up, state, search_id)
+        over = found.state in OVER
         if over or left <= 0 or state.stopping.is_set() or await request.is_disconnected():
             return found
+
+
+def _path_of(search_id: str) -> str:
+    return f"/v1/searches/{search_id}"
 
 
 @router.get("", response_model=SearchList, responses=problems(304), summary="List searches, newest first")
@@ -178,18 +166,18 @@ def list_searches(
 @router.get("/{search_id}", response_model=Search, responses=problems(304, 404), summary="A search and its answer")
 def get_search(request: Request, search_id: SearchId, state: Served, principal: Reader) -> Response:
     """As it stands: poll with ``If-None-Match``, or listen to ``/events``."""
-    body = state.bodies.get(search_id)
+    body = state.bodies.get(Kind.SEARCH, search_id)
     if body is not None:
         return conditional(request, body, cache=FOR_EVER)
     with state.store.reading() as repos:
         found = repos.searches.get(search_id)
-        answer = None if found is None else stored_answer(repos, found)
-    if found is None or answer is None:
-        raise not_found("search", search_id)
-    over = found.state in _OVER
-    headers = {} if over else _RETRY_AFTER
+        if found is None:
+            raise not_found("search", search_id)
+        answer = stored_answer(repos, found)
     body = _body_kept(state, found, answer)
-    return conditional(request, body, cache=FOR_EVER if over else "no-cache", headers=headers)
+    if found.state in OVER:
+        return conditional(request, body, cache=FOR_EVER)
+    return conditional(request, body, headers=_RETRY_AFTER)
 
 
 @router.post(
@@ -200,21 +188,11 @@ def get_search(request: Request, search_id: SearchId, state: Served, principal: 
     summary="Stop a search",
 )
 def cancel_search(search_id: SearchId, state: Served, principal: Writer) -> Response:
-    """A waiting search is cancelled at once, a running one in a moment; one that is over stays as it is."""
-    search = cancel(search_id, state, principal)
-    status = 200 if search.state in _OVER else 202
-    return Response(rendered(state, search), status, {"Location": f"/v1/searches/{search_id}"}, "application/json")
+    """A waiting search is cancelled at once, a running one in a moment; one that is over stays as it is.
 
-
-def cancel(search_id: str, state: State, principal: Principal) -> records.Search:
-    """Cancel; for the route above and for the button of a page.
-
-    Raises:
-        ProblemRaised: there is no such search, or it is somebody else's.
+    It ends for all who asked the same question and wait.
     """
-    found = _look_up(state, search_id)
-    if found is None:
-        raise not_found("search", search_id)
+    found = look_up(state, search_id)
     if found.created_by not in (None, principal.id) and "admin" not in principal.scopes:
         raise ProblemRaised(403, "another API key asked this; only it or an admin's may cancel it")
     with state.store.writing() as repos:
@@ -222,64 +200,12 @@ def cancel(search_id: str, state: State, principal: Principal) -> records.Search
     assert search is not None, "searches are never removed"
     state.runner.wake()
     state.waiters.changed(search_id)
-    return search
+    status = 200 if search.state in OVER else 202
+    return Response(_rendered(state, search), status, {"Location": _path_of(search_id)}, "application/json")
 
 
-def _existing(search_id: SearchId, state: Served, principal: Reader) -> records.Search:
-    found = _look_up(state, search_id)
-    if found is None:
-        raise not_found("search", search_id)
-    return found
-
-
-@router.get(
-    "/{search_id}/events",
-    response_class=EventSourceResponse,
-    responses=problems(404),
-    summary="What happens to a search, as server-sent events",
-)
-async def search_events(
-    request: Request,
-    state: Served,
-    search: Annotated[records.Search, Depends(_existing)],
-    last_event_id: LastEventId = None,
-) -> AsyncIterable[ServerSentEvent]:
-    """Ends with the search. Events are numbered: whoever comes back with ``Last-Event-ID`` gets what was missed.
-
-    First ``queued`` and ``running``, then how far it is (``candidates``, ``relaxed``, ``incumbents``, ``listed``), in
-    the end one of ``done``, ``failed`` and ``cancelled``; there may be other steps one day. ``data`` is a JSON object.
-    """
-    last = last_event_id or 0
-    while not state.stopping.is_set():
-        found = await run_in_threadpool(_events_after, state, search.id, last)
-        for event in found:
-            last = event.sequence
-            yield ServerSentEvent(event=event.kind, id=str(event.sequence), data=event.data)
-        if any(event.kind in _OVER for event in found):
-            return
-        if not found and search.state in _OVER:
-            return
-        await state.waiters.wait(search.id, _LOOK_AGAIN_S)
-        if not found:
-            now_is = await run_in_threadpool(_look_up, state, search.id)
-            search = now_is if now_is is not None else search
-
-
-def _events_after(state: State, search_id: str, sequence: int) -> list[records.Event]:
-    with state.store.reading() as repos:
-        return repos.events.after(search_id, sequence)
-
-
-def _look_up(state: State, search_id: str) -> records.Search | None:
-    with state.store.reading() as repos:
-        return repos.searches.get(search_id)
-
-
-def rendered(state: State, search: records.Search) -> bytes:
+def _rendered(state: State, search: records.Search) -> bytes:
     """A search as JSON; kept, once it is over."""
-    body = state.bodies.get(search.id)
-    if body is not None:
-        return body
     with state.store.reading() as repos:
         answer = stored_answer(repos, search)
     return _body_kept(state, search, answer)
@@ -287,6 +213,6 @@ def rendered(state: State, search: records.Search) -> bytes:
 
 def _body_kept(state: State, search: records.Search, answer: dict[str, Any]) -> bytes:
     body = body_of(Search.model_validate(answer))
-    if search.state in _OVER:
-        state.bodies.put(search.id, body)
+    if search.state in OVER:
+        state.bodies.put(Kind.SEARCH, search.id, body)
     return body

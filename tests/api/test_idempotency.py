@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
+from fastapi.responses import Response
+from sqlalchemy import text, update
 
-from api.idempotency import ABANDONED, KEPT, REPLAYED
+from api.auth import Principal
+from api.idempotency import ABANDONED, KEPT, REPLAYED, Once
+from api.problems import ProblemRaised
 from api.schemas.requests import MeasurementBody
 from costmodel.fingerprint import digest
+from db.records import Measurement
+from db.tables import IdempotencyKeyRow
 from tests.api.asking import ask, lasting, pointers, problem, question
 from tests.api.conftest import Live
 
@@ -46,15 +51,32 @@ def test_a_measurement_is_made_once(client: httpx.Client, answer: dict[str, Any]
     assert len(client.get("/v1/measurements", params={"job_id": body["job_id"]}).json()["items"]) == 1
 
 
-def test_a_search_that_was_on_its_way_is_answered_as_it_was(client: httpx.Client) -> None:
+def test_a_search_is_answered_again_as_it_stands_then(client: httpx.Client) -> None:
     body, headers = lasting(), {"Idempotency-Key": _key()}
 
     first = client.post("/v1/searches", json=body, headers=headers)
+    meanwhile = client.post("/v1/searches", json=body, headers={**headers, "Prefer": "wait=1"})
     client.post(f"/v1/searches/{first.json()['id']}/cancel").raise_for_status()
-    again = client.post("/v1/searches", json=body, headers=headers)
+    again = client.post("/v1/searches", json=body, headers={**headers, "Prefer": "wait=30"})
 
-    assert first.status_code == 202
-    _same(first, again)
+    assert REPLAYED not in first.headers
+    assert [response.status_code for response in (first, meanwhile, again)] == [202, 202, 200]
+    assert meanwhile.headers["preference-applied"] == "wait=1"
+    assert again.json()["state"] == "cancelled"
+    for replayed in (meanwhile, again):
+        assert replayed.json()["id"] == first.json()["id"]
+        assert replayed.headers["location"] == first.headers["location"]
+        assert replayed.headers[REPLAYED] == "true"
+
+
+def test_a_key_of_a_search_keeps_no_copy_of_the_answer(live: Live, client: httpx.Client) -> None:
+    key = _key()
+
+    ask(client, question(), **{"Idempotency-Key": key}).raise_for_status()
+
+    with live.store.reading() as repos:
+        query = text("SELECT body FROM idempotency_keys WHERE key = :key")
+        assert repos.connection.execute(query, {"key": key}).scalar_one() == ""
 
 
 def test_an_answer_and_a_batch_are_given_again(client: httpx.Client, answer: dict[str, Any]) -> None:
@@ -78,9 +100,20 @@ def test_the_same_body_in_another_order_is_the_same(client: httpx.Client, answer
     body, headers = _measurement(answer), {"Idempotency-Key": _key()}
     first = client.post("/v1/measurements", json=body, headers=headers)
 
-    again = client.post("/v1/measurements", json=dict(reversed(body.items())) | {"note": ""}, headers=headers)
+    again = client.post("/v1/measurements", json=dict(reversed(body.items())), headers=headers)
 
     _same(first, again)
+
+
+def test_what_is_not_sent_is_not_the_same_as_its_default(client: httpx.Client, answer: dict[str, Any]) -> None:
+    """A plan may say itself what a request has a default for."""
+    item = {"model": "llama-3-8b", "cluster": "dgx-h100", "plan": answer["plans"][0]["plan"] | {"precision": "fp8"}}
+    headers = {"Idempotency-Key": _key()}
+    client.post("/v1/predictions", json={"items": [item]}, headers=headers).raise_for_status()
+
+    other = client.post("/v1/predictions", json={"items": [item | {"precision": "bf16"}]}, headers=headers)
+
+    problem(other, 422, "idempotency-key-reused")
 
 
 def test_a_request_that_was_refused_does_not_use_the_key_up(client: httpx.Client, answer: dict[str, Any]) -> None:
@@ -105,29 +138,28 @@ def test_keys_belong_to_whoever_sends_them(live: Live, client: httpx.Client, ans
     assert first.json()["id"] != own.json()["id"]
 
 
-def test_while_the_first_is_in_progress_the_second_is_told_so(client: httpx.Client) -> None:
-    body, headers = lasting(), {"Idempotency-Key": _key()}
-    started = threading.Event()
-    found: list[httpx.Response] = []
+def test_a_measurement_and_its_key_are_kept_together(live: Live, answer: dict[str, Any]) -> None:
+    """Whoever took so long that another request has the key leaves nothing behind."""
+    body, key = MeasurementBody.model_validate(_measurement(answer)), _key()
+    principal = Principal(id=live.key("write")[0].id, scopes=frozenset())
+    late, taking_over = (Once(live.store, principal, key, "POST /v1/measurements", body) for _ in range(2))
+    assert late.claim() is None
+    _grow_older(live, key)
+    assert taking_over.claim() is None
 
-    def first() -> None:
-        started.set()
-        found.append(ask(client, body, **headers))
+    record = _record(body)
 
-    thread = threading.Thread(target=first)
-    thread.start()
-    started.wait()
-    second = client.post("/v1/searches", json=body)
-    while client.get(f"/v1/searches/{second.json()['id']}").json()["state"] == "queued":
-        pass
-    refused = client.post("/v1/searches", json=body, headers=headers)
-    client.post(f"/v1/searches/{second.json()['id']}/cancel").raise_for_status()
-    thread.join()
+    def measure() -> None:
+        with late.or_forgotten(), live.store.writing() as repos:
+            repos.measurements.add(record)
+            late.complete(repos, Response("{}", 201))
 
-    problem(refused, 409, "idempotency-key-in-progress")
-    assert int(refused.headers["retry-after"]) >= 1
-    assert found[0].json()["state"] == "cancelled"
-    _same(found[0], client.post("/v1/searches", json=body, headers=headers))
+    with pytest.raises(ProblemRaised, match="in progress"):
+        measure()
+
+    with live.store.reading() as repos:
+        assert repos.measurements.get(record.id) is None
+    taking_over.keep(Response("{}", 201))
 
 
 @pytest.mark.parametrize(("age", "status"), [(ABANDONED / 2, 409), (ABANDONED * 1.5, 201)])
@@ -160,10 +192,22 @@ def test_what_is_no_key(client: httpx.Client, answer: dict[str, Any], key: str) 
     assert pointers(client.post("/v1/measurements", json=_measurement(answer), headers=headers)) == ["Idempotency-Key"]
 
 
+def _record(body: MeasurementBody) -> Measurement:
+    told = body.model_dump() | {"measured_at": datetime.now(UTC)}
+    return Measurement(**told, id=_key(), created_by=None, created_at=datetime.now(UTC))
+
+
+def _grow_older(live: Live, key: str) -> None:
+    """So old that whoever holds the key must have died."""
+    with live.store.writing() as repos:
+        older = update(IdempotencyKeyRow).where(IdempotencyKeyRow.key == key)
+        repos.connection.execute(older.values(created_at=datetime.now(UTC) - 2 * ABANDONED))
+
+
 def _claim(live: Live, principal: str, key: str, body: dict[str, Any], age: timedelta) -> None:
     """What a server leaves that dies in the middle of a request."""
     then = datetime.now(UTC) - age
-    sent = digest(MeasurementBody.model_validate(body).model_dump(mode="json"))
+    sent = digest(MeasurementBody.model_validate(body).model_dump(mode="json", exclude_unset=True))
     with live.store.writing() as repos:
         claimed = repos.idempotency.claim(
             principal, key, "POST /v1/measurements", sent, "dead", then, then - ABANDONED, then - KEPT

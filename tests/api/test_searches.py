@@ -142,6 +142,15 @@ def test_an_answer_under_another_calibration_is_named_and_not_given(live: Live, 
     assert (listed[calibration.id], listed[other.id]) == (True, False)
 
 
+def test_a_search_is_no_plan_and_a_plan_no_search(client: httpx.Client, answer: dict[str, Any]) -> None:
+    search, plan = answer["id"], answer["plans"][0]["id"]
+    for _ in range(2):
+        assert client.get(f"/v1/searches/{search}").json() == answer
+        assert client.get(f"/v1/plans/{plan}").json()["id"] == plan
+        problem(client.get(f"/v1/plans/{search}"), 404, "not-found")
+        problem(client.get(f"/v1/searches/{plan}"), 404, "not-found")
+
+
 def test_nothing_fits_is_an_answer_with_its_reasons(client: httpx.Client) -> None:
     asked = infeasible()
     response = ask(client, asked)
