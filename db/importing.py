@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TextIO
 
 from sqlalchemy import Connection, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
 from costmodel.errors import InvalidInput
+from db.documents import check_row
 from db.repositories.events import Events
 from db.store import Store
 from db.tables import SearchRow, StudyRow
 from db.transfer import broken, check_header, read_line
 
 _ROWS_AT_ONCE = 500
+_FIRST_ROW = 2
+# A search with a thousand plans has a line of some kilobytes.
+_LONGEST_LINE = 1 << 24
+_MOST_BYTES = 1 << 34
 _Row = dict[str, Any]
 
 
@@ -29,16 +35,66 @@ class Imported:
     skipped: dict[str, int] = field(default_factory=dict)
 
 
+def lines_of(file: TextIO) -> Iterator[str]:
+    """The lines of a file, none of which takes all memory.
+
+    Raises:
+        InvalidInput: a line is too long.
+    """
+    number = 0
+    while line := file.readline(_LONGEST_LINE + 1):
+        number += 1
+        if len(line) > _LONGEST_LINE:
+            raise broken(number, line[:80], f"a line has at most {_LONGEST_LINE} characters")
+        yield line
+
+
 def import_lines(store: Store, lines: Iterable[str], now: datetime) -> Imported:
     """Write what is not there yet.
 
     A search that is here already stays as it is, with its events. One that was alive when it was exported is queued.
+    All lines are read and checked before the database is touched, so that a slow source keeps no one from writing.
 
     Raises:
         InvalidInput: a line is broken, or the file ends too early; nothing was written. The message names the line.
     """
-    with store.writing() as repos:
-        return _Import(repos.connection, now).run(lines)
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as kept:
+        try:
+            for line in _checked(lines):
+                kept.write(line)
+                if kept.tell() > _MOST_BYTES:
+                    raise InvalidInput("in", "...", f"at most {_MOST_BYTES >> 30} GiB are expected")
+            kept.seek(0)
+        except OSError as error:
+            raise InvalidInput("in", "...", f"it can't be kept until it is whole: {error.strerror}") from None
+        with store.writing() as repos:
+            return _Import(repos.connection, now).run(kept)
+
+
+def _checked(lines: Iterable[str]) -> Iterator[str]:
+    """The lines with rows, each of which holds what it should."""
+    rows, number, promised = 0, 0, None
+    for number, line in enumerate(lines, start=1):
+        if number == 1:
+            check_header(line)
+            continue
+        if promised is not None:
+            raise broken(number, line[:80], "nothing is expected after the line with the number of rows")
+        found = read_line(line, number)
+        if isinstance(found, int):
+            promised = found
+            continue
+        table, row = found
+        try:
+            check_row(table.name, row)
+        except InvalidInput as error:
+            raise broken(number, error.value, f"{error.field}: {error.expected}") from None
+        rows += 1
+        yield line if line.endswith("\n") else line + "\n"
+    if number == 0:
+        check_header("")
+    if promised != rows:
+        raise broken(number, f"{rows} rows", "the file was cut off: the last line must say how many rows there are")
 
 
 class _Import:
@@ -54,24 +110,12 @@ class _Import:
         self._interrupted: list[str] = []
 
     def run(self, lines: Iterable[str]) -> Imported:
-        rows, number, promised = 0, 0, None
-        for number, line in enumerate(lines, start=1):
-            if number == 1:
-                check_header(line)
-                continue
-            if promised is not None:
-                raise broken(number, line[:80], "nothing is expected after the line with the number of rows")
+        """Write the rows of lines that were checked."""
+        for number, line in enumerate(lines, start=_FIRST_ROW):
             found = read_line(line, number)
-            if isinstance(found, int):
-                promised = found
-                continue
-            rows += 1
+            assert not isinstance(found, int), "only lines with rows are kept"
             self._take(*found, number)
-        if number == 0:
-            check_header("")
         self._write()
-        if promised != rows:
-            raise broken(number, f"{rows} rows", "the file was cut off: the last line must say how many rows there are")
         for id in self._interrupted:
             Events(self._connection).append(id, "queued", {}, self._now)
         return self._done

@@ -12,6 +12,7 @@ stay where they are: they are secrets, or good for a day.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from importlib import metadata
@@ -21,8 +22,9 @@ from sqlalchemy import JSON, Column, Table
 from sqlalchemy.types import TypeDecorator
 
 from costmodel.errors import InvalidInput, UnreadableFile
+from db.column_types import Digest
 from db.revisions import HEAD, REVISIONS
-from db.tables import ApiKeyRow, Base, IdempotencyKeyRow
+from db.tables import FINGERPRINT, ApiKeyRow, Base, IdempotencyKeyRow
 
 FORMAT = "parallelism-planner"
 VERSION = 1
@@ -34,6 +36,9 @@ TABLES: Mapping[str, Table] = {
 """By name, and so that what is pointed at comes before what points at it."""
 
 _FIELD = "in"
+_DIGEST = re.compile(rf"[0-9a-f]{{{FINGERPRINT}}}")
+_LARGEST = 2**63
+_YEARS = (1970, 9000)
 
 
 def header() -> str:
@@ -50,7 +55,7 @@ def check_header(line: str) -> None:
     """
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise UnreadableFile(_FIELD, line[:80], "line 1: a file that planner db export wrote is expected")
@@ -76,6 +81,8 @@ def last_line(rows: int) -> str:
 
 def read_line(text: str, number: int) -> tuple[Table, dict[str, Any]] | int:
     """A row with its table, or the number of rows, which ends the file.
+
+    What documents hold is for ``db.documents`` to check.
 
     Raises:
         InvalidInput: the line is neither; the message names it.
@@ -124,10 +131,12 @@ def _value(column: Column[Any], value: Any, number: int) -> Any:
     kind = (own.impl_instance if isinstance(own, TypeDecorator) else own).python_type
     if kind is datetime:
         return _moment(value, place, number)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST:
         return float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise broken(number, value, f"{place} must be {kind.__name__}")
+    if isinstance(own, Digest) and not _DIGEST.fullmatch(value):
+        raise broken(number, value, f"{place} must be {FINGERPRINT} hex digits")
     return value
 
 
@@ -136,8 +145,10 @@ def _moment(value: Any, place: str, number: int) -> datetime:
         moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):
         moment = None
-    if moment is None or moment.tzinfo is None:
-        raise broken(number, value, f"{place} must be a moment with its time zone")
+    # Far ends of the calendar have no place in other time zones.
+    if moment is None or moment.tzinfo is None or not _YEARS[0] <= moment.year <= _YEARS[1]:
+        span = f"{_YEARS[0]} to {_YEARS[1]}"
+        raise broken(number, value, f"{place} must be a moment of the years {span} with its time zone")
     return moment
 
 

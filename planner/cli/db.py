@@ -101,12 +101,12 @@ def import_(
 
     Exit codes: 0 done, 2 bad input, 5 failed.
     """
-    from db.importing import import_lines
+    from db.importing import import_lines, lines_of
     from db.store import Store
 
     with Store.open(database_url) as store, _opened(source) as lines:
         try:
-            done = import_lines(store, lines, datetime.now(UTC))
+            done = import_lines(store, lines_of(lines), datetime.now(UTC))
         except UnicodeDecodeError as error:
             raise UnreadableFile("in", source, f"it must be UTF-8: {error}") from None
     written, skipped = sum(done.written.values()), sum(done.skipped.values())

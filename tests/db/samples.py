@@ -16,7 +16,11 @@ VERSION = "0.1.0+0123abcd"
 LEASE = timedelta(seconds=30)
 
 CALIBRATION = Calibration(
-    id=digest("calibration"), name="shipped", retrieved="2026-02-01", source="public runs", spec={"levels": [1.5, 2.0]}
+    id=digest("calibration"),
+    name="shipped",
+    retrieved="2026-02-01",
+    source="public runs",
+    spec={"name": "shipped", "levels": [1.5, 2.0]},
 )
 
 
@@ -93,7 +97,7 @@ def plan(of: Scenario, tp: int = 1, step_time_s: float = 1.0, *, created_at: dat
         "num_microbatches": 8,
         "global_batch_size": of.global_batch_size,
         "seq_len": of.seq_len,
-        "devices_used": of.devices,
+        "devices_used": 8 * tp * pp,
         "schedule": "1f1b",
         "layers_per_stage": [32 // pp] * pp,
         "layers_per_chunk": None,
@@ -200,11 +204,26 @@ def result(of: Scenario, **how: Any) -> SearchResult:
         "proven_top_k": True,
         "plans_within": 2,
         "elapsed_s": 0.7,
-        "details": {"eliminated": {"memory": 12}, "warnings": [], "infeasibility": None},
+        "details": {"eliminated": {"memory": 12}, "warnings": [], "infeasibility": None, "search": facts()},
         "plans": [plan(of, 1, 1.0), plan(of, 2, 2.0)],
         **how,
     }
     return SearchResult(**fields)
+
+
+def facts() -> Json:
+    """How an answer was found."""
+    return {
+        "elapsed_s": 0.7,
+        "plans_considered": 40,
+        "calibration": CALIBRATION.name,
+        "calibration_id": CALIBRATION.id,
+        "cost_model": VERSION,
+        "search_version": "1+89abcdef",
+        "meshes": 52,
+        "master_solutions": 9,
+        "seed": 0,
+    }
 
 
 def measurement(of: Plan, **how: Any) -> Measurement:
@@ -240,4 +259,4 @@ def keep(store: Store, *scenarios: Scenario, calibration: Calibration = CALIBRAT
 
 def other_calibration() -> Calibration:
     """A calibration of another content."""
-    return replace(CALIBRATION, id=digest("other calibration"), name="ours", spec={"levels": [1.4]})
+    return replace(CALIBRATION, id=digest("other calibration"), name="ours", spec={"name": "ours", "levels": [1.4]})

@@ -15,8 +15,8 @@ from db.schema import check, upgrade
 from db.store import Store
 from db.urls import database_url
 from tests.databases import PostgresServer
-from tests.db.fixtures.make import FOLDER, MEASUREMENT, PLANS, SCENARIO, STUDY, fill
-from tests.db.samples import CALIBRATION, LEASE, NOON, later, result
+from tests.db.fixtures.make import CALIBRATION, FOLDER, MEASUREMENT, PLANS, RESULT, SCENARIO, STUDY, fill
+from tests.db.samples import LEASE, NOON, later, result
 
 
 def plan_id(plan: Plan) -> str:
@@ -38,8 +38,7 @@ def holds_everything(store: Store) -> None:
     assert done is not None
     assert cancelled is not None
     assert running is not None
-    answer = result(SCENARIO)
-    assert (done.state, done.status, done.best, done.details) == ("done", "optimal", 1.0, answer.details)
+    assert (done.state, done.status, done.best, done.details) == ("done", "optimal", 1.0, RESULT.details)
     assert (done.created_at, done.started_at, done.finished_at) == (NOON, later(1), later(2))
     assert (cancelled.state, cancelled.cancel_requested) == ("cancelled", True)
     assert (running.state, running.owner, running.lease_until) == ("running", "gone", later(30))

@@ -6,64 +6,17 @@ import io
 import json
 import os
 import stat
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from costmodel.errors import InvalidInput
 from db.exporting import export, export_to_file
-from db.importing import Imported, import_lines
-from db.records import ApiKey, StoredResponse, Study
 from db.store import Store
-from tests.db.samples import LEASE, NOON, keep, later, measurement, new_id, new_search, plan, result, scenario
-
-SCENARIO = scenario()
-NOW = later(3600)
-
-
-def lines_of(store: Store) -> list[str]:
-    out = io.StringIO()
-    rows = export(store, out)
-    lines = out.getvalue().splitlines()
-    assert len(lines) == rows + 2
-    return lines
-
-
-def take(store: Store, lines: list[str]) -> Imported:
-    return import_lines(store, lines, NOW)
-
-
-def fill(store: Store) -> None:
-    """A row or more in every table; one search waits, one runs."""
-    keep(store, SCENARIO, scenario(model="ünï ☃\n"))
-    study = Study(id=new_id(), name="s", scenario_id=SCENARIO.id, search_id=None, created_by=None, created_at=NOON)
-    with store.writing() as repos:
-        repos.searches.store_answer(new_search(SCENARIO), result(SCENARIO), NOON)
-        repos.searches.add(new_search(SCENARIO, seed=1), NOON)
-        repos.searches.add(new_search(SCENARIO, seed=2), later(1))
-        assert repos.searches.claim("gone", later(2), later(2) + LEASE, 3) is not None
-        repos.plans.put([plan(SCENARIO, tp, 0.1 * tp) for tp in range(3, 1200)])
-        repos.studies.add(study)
-        repos.measurements.add(measurement(plan(SCENARIO, 1), study_id=study.id, trial_number=0))
-        repos.measurements.add(measurement(plan(SCENARIO, 2), note="nothing 'special'"))
-        repos.api_keys.add(
-            ApiKey(
-                id=new_id(),
-                name="scheduler",
-                scopes=("read",),
-                created_at=NOON,
-                expires_at=None,
-                revoked_at=None,
-                last_used_at=None,
-            ),
-            "5ec7e7" * 10 + "0000",
-        )
-        repos.idempotency.claim("ci", "k", "POST /v1", "a" * 64, "h", NOON, NOON, NOON)
-        repos.idempotency.complete("ci", "k", "h", StoredResponse(status_code=200, headers={}, body="private"))
+from tests.db.samples import LEASE, NOON, keep, later, new_id, new_search, plan, result
+from tests.db.transfers import NOW, SCENARIO, fill, lines_of, take
 
 
 def test_to_postgresql_and_back(tmp_path: Path, postgres_url: str) -> None:
@@ -148,74 +101,6 @@ def test_a_question_that_lives_here_is_not_asked_twice(store: Store, tmp_path: P
     with store.reading() as repos:
         alive = repos.searches.list(state="queued", limit=10).items
     assert sorted((search.seed, search.id == here.id) for search in alive) == [(1, True), (2, False)]
-
-
-def _without_the_end(lines: list[str]) -> list[str]:
-    return lines[:-1]
-
-
-def _cut_off(lines: list[str]) -> list[str]:
-    return [*lines[:5], lines[5][:20]]
-
-
-def _a_row_less(lines: list[str]) -> list[str]:
-    return [*lines[:-2], lines[-1]]
-
-
-def _twice(lines: list[str]) -> list[str]:
-    return [*lines, lines[-2]]
-
-
-def _changed(number: int, table: str, **values: Any) -> Callable[[list[str]], list[str]]:
-    """Another value in the ``number``-th row of a table."""
-
-    def change(lines: list[str]) -> list[str]:
-        places = [index for index, line in enumerate(lines) if line.startswith(f'{{"table":"{table}"')]
-        found = json.loads(lines[places[number]])
-        found["row"].update(values)
-        return [*lines[: places[number]], json.dumps(found), *lines[places[number] + 1 :]]
-
-    return change
-
-
-@pytest.mark.parametrize(
-    ("spoil", "told"),
-    [
-        (lambda lines: [], "line 1: a file that planner db export wrote"),
-        (lambda lines: ["{}"], "line 1: a file that planner db export wrote"),
-        (lambda lines: ["not even JSON"], "line 1: a file that planner db export wrote"),
-        (lambda lines: [lines[0].replace('"version": 1', '"version": 2'), *lines[1:]], "newer planner"),
-        (lambda lines: [lines[0].replace("0002", "9999"), *lines[1:]], "newer planner"),
-        (_without_the_end, "cut off"),
-        (_cut_off, "line 6: it must be JSON"),
-        (_a_row_less, "cut off"),
-        (_twice, "nothing is expected after"),
-        (lambda lines: [lines[0], "[1]", *lines[1:]], "line 2: a table and a row"),
-        (lambda lines: [lines[0], '{"table": "api_keys", "row": {}}', *lines[1:]], "line 2: one of"),
-        (lambda lines: [lines[0], "", *lines[1:]], "line 2: it must be JSON"),
-        (_changed(0, "models", colour="red"), "models has no such column"),
-        (_changed(0, "models", num_layers="32"), "models.num_layers must be int"),
-        (_changed(0, "models", num_layers=True), "models.num_layers must be int"),
-        (_changed(0, "models", num_layers=2**40), "fit into 32 bits"),
-        (_changed(0, "models", name=None), "models.name must not be null"),
-        (_changed(0, "models", name="nul\0"), "NUL"),
-        (_changed(0, "models", created_at="yesterday"), "models.created_at must be a moment"),
-        (_changed(0, "plans", mfu=float("nan")), "NaN is not JSON"),
-        (_changed(0, "plans", scenario_id="f" * 32), "does not fit to the others"),
-        (_changed(0, "searches", state="dreaming"), "does not fit to the others"),
-    ],
-)
-def test_a_broken_file_is_told_by_its_line_and_leaves_nothing(
-    store: Store, tmp_path: Path, spoil: Callable[[list[str]], list[str]], told: str
-) -> None:
-    with Store.open(f"sqlite:///{tmp_path / 'other.db'}") as other:
-        fill(other)
-        lines = spoil(lines_of(other))
-    with pytest.raises(InvalidInput) as refused:
-        take(store, lines)
-    assert told in str(refused.value)
-    assert "line " in str(refused.value)
-    assert len(lines_of(store)) == 2
 
 
 def test_another_study_of_the_same_name_stops_the_import(store: Store, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from db.revisions import HEAD
 from db.store import Store
+from db.transfer import header
 from db.urls import VARIABLE
 from planner.cli.exits import Exit
 from planner.cli.main import run
@@ -119,6 +121,20 @@ def test_stdout_by_another_name_holds_the_rows_alone(sqlite_url: str) -> None:
     ]
     assert told[0] == told[1]
     assert told[0].splitlines()[-1] == '{"rows": 0}'
+
+
+def test_an_import_that_waits_for_its_input_lets_others_write(sqlite_url: str) -> None:
+    command = [sys.executable, "-m", "planner.cli.main", "db", "import", "--in", "-", "--database-url", sqlite_url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as importing:
+        assert importing.stdin is not None
+        importing.stdin.write(header() + "\n")
+        importing.stdin.flush()
+        deadline = time.monotonic() + 2
+        with Store.open(sqlite_url) as store:
+            while time.monotonic() < deadline:
+                keep(store, SCENARIO)
+        out, _ = importing.communicate('{"rows": 0}\n', timeout=60)
+    assert out == "0 rows are new, 0 were there already\n"
 
 
 @pytest.mark.parametrize(
