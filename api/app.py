@@ -21,7 +21,7 @@ from api.housekeeping import tidied
 from api.metrics import Metrics
 from api.middleware import RequestMiddleware
 from api.routes import catalog, events, health, measurements, plans, predictions, searches
-from api.routes.common import given_once
+from api.routes.common import given_once, none_unknown
 from api.settings import Settings
 from api.state import State, Waiters
 from db.store import Store
@@ -87,7 +87,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         measurements.router,
         catalog.router,
     ):
-        app.include_router(router, dependencies=[*DOCUMENTED, Depends(given_once)])
+        app.include_router(router, dependencies=[*DOCUMENTED, Depends(given_once), Depends(none_unknown)])
     install_pages(app)
     app.openapi = openapi_of(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend the document
     return app

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBasic, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
@@ -56,10 +58,25 @@ class Principal:
         return self.id or "anyone"
 
 
-def allowed(scope: str) -> Callable[..., Awaitable[Principal]]:
-    """The dependency of routes that need ``scope``. Admins may do everything, writers may read."""
+@dataclass(frozen=True)
+class Allowed:
+    """The dependency of routes that need a scope. Admins may do everything, writers may read."""
 
-    async def principal(request: Request, state: Annotated[State, Depends(state_of)]) -> Principal:
+    scope: str
+
+    async def __call__(self, request: Request, state: Annotated[State, Depends(state_of)]) -> Principal:
+        """Who asks.
+
+        Raises:
+            ProblemRaised: nobody whom we know, or somebody who may not.
+        """
+        # Looked up once, though it is asked for before the body is read and again for the route.
+        known: dict[str, Principal] = getattr(request.state, "asking", {})
+        if self.scope not in known:
+            known = request.state.asking = {**known, self.scope: await self._principal(request, state)}
+        return known[self.scope]
+
+    async def _principal(self, request: Request, state: State) -> Principal:
         if not state.settings.needs_keys:
             return Principal(id=None, scopes=frozenset(SCOPES))
         secret = _secret_of(request.headers.get("authorization", ""))
@@ -70,15 +87,29 @@ def allowed(scope: str) -> Callable[..., Awaitable[Principal]]:
             raise ProblemRaised(401, "the API key is unknown, revoked or expired", headers=_CHALLENGE)
         request.state.principal = key.name
         scopes = frozenset(key.scopes) | ({"read"} if "write" in key.scopes else set())
-        if scope not in scopes and "admin" not in scopes:
-            raise ProblemRaised(403, f"the API key {key.name!r} has no scope {scope!r}")
+        if self.scope not in scopes and "admin" not in scopes:
+            raise ProblemRaised(403, f"the API key {key.name!r} has no scope {self.scope!r}")
         return Principal(id=key.id, scopes=frozenset(SCOPES) if "admin" in scopes else scopes)
 
-    return principal
+
+class KeyFirst(APIRoute):
+    """A route that looks at the key before it reads what is sent: nobody is told anything about it without one."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The framework's, with our look before it."""
+        handle = super().get_route_handler()
+        checks = [found.call for found in self.dependant.dependencies if isinstance(found.call, Allowed)]
+
+        async def checked(request: Request) -> Response:
+            for check in checks:
+                await check(request, await state_of(request))
+            return await handle(request)
+
+        return checked
 
 
-Reader = Annotated[Principal, Depends(allowed("read"))]
-Writer = Annotated[Principal, Depends(allowed("write"))]
+Reader = Annotated[Principal, Depends(Allowed("read"))]
+Writer = Annotated[Principal, Depends(Allowed("write"))]
 
 
 def _secret_of(header: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -14,8 +14,8 @@ from fastapi.responses import Response
 from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 
-from api.schemas.text import GIVEN_AS
-from costmodel.errors import InvalidInput, PlannerError, UnknownName
+from api.validation import field_errors, json_pointer, parts_of, within
+from costmodel.errors import InvalidInput, Missing, PlannerError, UnknownName, UnreadableFile
 from db.errors import StoreUnavailable
 from planner.logs import request_id
 from planner.service import Busy
@@ -24,13 +24,6 @@ MEDIA_TYPE = "application/problem+json"
 FAILED = "the planner failed on this request; its log has the reason"
 _LOG = logging.getLogger("planner.api")
 _LONGEST_SHOWN = 200
-_WORDS = {
-    "missing": "it is missing",
-    "extra_forbidden": "there is no such field",
-    "model_attributes_type": "a JSON object is expected",
-    "string_unicode": "it must not hold half a surrogate pair",
-}
-
 _TITLES = {
     400: ("bad-request", "Bad request"),
     401: ("unauthorized", "An API key is needed"),
@@ -84,17 +77,22 @@ def problem_object(status: int, detail: str, *, slug: str | None = None, **more:
     return {"type": slug or known_slug, "title": title, "status": status, "detail": detail, **more}
 
 
-def problem_of_input(error: InvalidInput, within: str = "") -> dict[str, Any]:
+def problem_of_input(error: InvalidInput, sent: Any = None, within_it: str = "") -> dict[str, Any]:
     """The problem that a user's field causes.
 
     Args:
-        within: JSON Pointer of the part of the body that the field belongs to.
+        sent: the body, or the part of it that the field belongs to: the problem points at what is there. What ought to
+            be there and is not (``Missing``) is pointed at all the same.
+        within_it: JSON Pointer of that part.
     """
+    path = parts_of(error.field)
+    if sent is not None and not isinstance(error, Missing):
+        path = within(sent, path)
     more: dict[str, Any] = {
         "field": error.field,
         "value": _shown(error.value),
         "expected": error.expected,
-        "errors": [{"pointer": within + pointer_of(error.field), "detail": error.expected}],
+        "errors": [{"pointer": within_it + json_pointer(path), "detail": error.expected}],
     }
     if isinstance(error, UnknownName):
         more["nearest"] = list(error.nearest)
@@ -109,17 +107,19 @@ def problem_response(problem: dict[str, Any], headers: Mapping[str, str] | None 
 
 def pointer_of(field: str) -> str:
     """``cluster.tiers[0].kind`` or ``global-batch-size`` as a JSON Pointer into the body."""
-    names = {"pin": "pins", "forbid": "forbids"}
-    first, *rest = field.replace("[", ".").replace("]", "").split(" ")[0].split(".")
-    return _pointer([names.get(first, first.replace("-", "_")), *rest])
+    return json_pointer(parts_of(field))
 
 
 def install(app: FastAPI) -> None:
-    """Turn every error that is raised on purpose into a problem; ``RequestMiddleware`` does so with the others."""
+    """Turn every error that is raised on purpose into a problem; ``RequestMiddleware`` does so with the others.
+
+    Requests name no files, so a file that can't be read is the server's own, and no fault of the client's.
+    """
     app.add_exception_handler(ProblemRaised, _on_raised)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(InvalidInput, _on_input)
+    app.add_exception_handler(UnreadableFile, _on_unexpected)
     app.add_exception_handler(Busy, _on_busy)
     app.add_exception_handler(StoreUnavailable, _on_store)
     app.add_exception_handler(PlannerError, _on_unexpected)
@@ -133,16 +133,11 @@ def _on_raised(request: Request, error: Exception) -> Response:
 
 def _on_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    errors: list[dict[str, str]] = []
-    for found in error.errors():
-        where, *path = (str(part) for part in found["loc"])
-        inside = _without_kinds(path)
-        pointer = (_pointer(inside) if where == "body" else ".".join(inside)) if inside else ""
-        errors.append({"pointer": pointer, "detail": _WORDS.get(found["type"]) or _plain(found["msg"])})
     for found in error.errors():
         if found["type"] == "json_invalid":
             reason = f"{found['ctx']['error']} at character {found['loc'][-1]}"
             return problem_response(problem_object(400, f"the body is no JSON: {reason}", slug="invalid-json"))
+    errors = field_errors(error.errors())
     first = errors[0] if errors else {"pointer": "", "detail": "the request can't be read"}
     detail = f"{first['pointer'] or 'the body'}: {first['detail']}"
     more = f" ({len(errors) - 1} more)" if len(errors) > 1 else ""
@@ -156,15 +151,21 @@ def _on_http(request: Request, error: Exception) -> Response:
     if error.status_code == 400:
         # Besides what is no JSON at all: text that is no UTF-8, numbers of thousands of digits, endless nesting.
         return problem_response(problem_object(400, "the body is no JSON that can be read", slug="invalid-json"))
+    if error.status_code == 404:
+        return problem_response(problem_object(404, f"there is nothing at {_shown(request.url.path)}"))
     if error.status_code == 405:
         allowed = ", ".join(_methods_of(request))
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers={"Allow": allowed})
         return problem_response(problem_object(405, f"allowed here: {allowed}"), {"Allow": allowed})
-    return problem_response(problem_object(error.status_code, _plain(str(error.detail))), error.headers)
+    return problem_response(problem_object(error.status_code, str(error.detail)), error.headers)
 
 
-def _on_input(request: Request, error: Exception) -> Response:
+async def _on_input(request: Request, error: Exception) -> Response:
     assert isinstance(error, InvalidInput)
-    return problem_response(problem_of_input(error))
+    # It was read before, or there would be nothing wrong with it.
+    has_json = request.method == "POST" and request.url.path.startswith("/v1/")
+    return problem_response(problem_of_input(error, await request.json() if has_json else None))
 
 
 def _on_busy(request: Request, error: Exception) -> Response:
@@ -189,25 +190,7 @@ def _methods_of(request: Request) -> list[str]:
         pattern = getattr(route, "path_regex", None)
         if pattern is not None and pattern.match(request.scope["path"]):
             found |= route.methods or set()
-    return sorted(found | {"HEAD"} if "GET" in found else found)
-
-
-def _pointer(parts: Iterable[str]) -> str:
-    """A JSON Pointer (RFC 6901)."""
-    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
-
-
-def _without_kinds(path: Sequence[str]) -> list[str]:
-    """A place in the body; the kind that was chosen for a value that may be a name or an object is no part of it."""
-    return [
-        part
-        for before, part in zip(("", *path), path, strict=False)
-        if not (before in ("model", "cluster") and part in GIVEN_AS)
-    ]
-
-
-def _plain(message: str) -> str:
-    return " ".join(message.removeprefix("Value error, ").split())
+    return sorted(found | {"OPTIONS"} | ({"HEAD"} if "GET" in found else set()))
 
 
 def _shown(value: Any) -> Any:

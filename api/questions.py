@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from api.schemas.requests import PredictionItem, ScenarioFields, SearchBody
+from api.schemas.text import LONGEST_LINE, LONGEST_NAME, PRINTABLE, is_printable
 from api.settings import Settings
 from costmodel.catalog import folders
 from costmodel.catalog.cluster_catalog import named_cluster, parse_cluster
@@ -93,16 +94,33 @@ def _model(given: str | dict[str, Any]) -> ModelSpec:
     if isinstance(given, str):
         return _catalog_model(given, folders.user_dir())
     try:
-        return parse_model(given)
+        model = parse_model(given)
     except InvalidInput as error:
         # The reader names fields as the file has them; here they lie one level deeper.
         if error.field != "model":
             error.field = f"model.{error.field}"
         raise
+    # A config.json may say its name elsewhere than in "name".
+    key = next((key for key, value in given.items() if value == model.name), "name")
+    _check_text(f"model.{key}", model.name)
+    _check_text("model.source", model.source, LONGEST_LINE)
+    return model
 
 
 def _cluster(given: str | dict[str, Any]) -> ClusterSpec:
-    return named_cluster(given) if isinstance(given, str) else parse_cluster(given)
+    if isinstance(given, str):
+        return named_cluster(given)
+    cluster = parse_cluster(given)
+    _check_text("cluster.name", cluster.name)
+    _check_text("cluster.source", cluster.source, LONGEST_LINE)
+    _check_text("cluster.accelerator.name", cluster.accelerator.name)
+    return cluster
+
+
+def _check_text(field: str, text: str, longest: int = LONGEST_NAME) -> None:
+    """Of what is stored: indexes hold no long texts, and lists show no others than printable ones."""
+    if len(text) > longest or not is_printable(text):
+        raise InvalidInput(field, text, f"{PRINTABLE}, at most {longest}")
 
 
 # Keyed by the user's directory as well, since a name may mean something else there.

@@ -22,8 +22,8 @@ from api.dashboard.rendering import page, twin, wants_json
 from api.problems import not_found
 from api.routes import searches
 from api.routes.common import Served
-from api.routes.searches import SearchesQuery
 from api.schemas.answers import SearchList
+from api.schemas.queries import SearchesQuery
 from api.state import State
 from costmodel.errors import InvalidInput
 from planner.stored.answers import stored_answer

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from api.auth import Reader
+from api.auth import KeyFirst, Reader
 from api.conditional import body_of, conditional
 from api.problems import not_found
 from api.routes.common import Named, Served, problems
@@ -31,7 +31,7 @@ from costmodel.errors import UnknownName
 from db import records
 from planner.stored.records import calibration_record, cluster_record, model_record
 
-router = APIRouter(prefix="/v1", tags=["catalog"])
+router = APIRouter(prefix="/v1", tags=["catalog"], route_class=KeyFirst)
 
 
 @router.get("/models", response_model=Models, responses=problems(304), summary="The models of the catalog")

@@ -6,10 +6,8 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request
-from pydantic import BaseModel, ConfigDict, Field
 
 from api.problems import MEDIA_TYPE, ProblemRaised, not_found
-from api.schemas.text import Name
 from api.state import State, state_of
 from db import records
 
@@ -40,15 +38,6 @@ _REASONS = {
 }
 
 
-class PageQuery(BaseModel):
-    """Which part of a list."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    limit: Annotated[int, Field(ge=1, le=200, description="How many items.")] = 50
-    cursor: Annotated[Name | None, Field(description="The `next` of the page before.")] = None
-
-
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
     """Documentation of the problems that a route may answer with; some are common to all."""
     found: dict[int | str, dict[str, Any]] = {}
@@ -64,6 +53,14 @@ def given_once(request: Request) -> None:
         if names.count(name) > 1:
             detail = "it is given more than once"
             raise ProblemRaised(422, f"{name}: {detail}", errors=[{"pointer": name, "detail": detail}])
+
+
+def none_unknown(request: Request) -> None:
+    """Refuse parameters on routes that take none; the others' own models do so."""
+    if not request.scope["route"].dependant.query_params:
+        errors = [{"pointer": name, "detail": "there is no such parameter"} for name in request.query_params]
+        if errors:
+            raise ProblemRaised(422, f"{errors[0]['pointer']}: {errors[0]['detail']}", errors=errors[:50])
 
 
 def look_up(state: State, search_id: str) -> records.Search:

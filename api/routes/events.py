@@ -10,12 +10,12 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from api.auth import Reader
+from api.auth import KeyFirst, Reader
 from api.routes.common import LOOK_AGAIN_S, OVER, SearchId, Served, look_up, problems
 from api.state import State
 from db import records
 
-router = APIRouter(prefix="/v1/searches", tags=["searches"])
+router = APIRouter(prefix="/v1/searches", tags=["searches"], route_class=KeyFirst)
 
 _LARGEST_NUMBER = 2**31 - 1
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from api.auth import Writer
+from api.auth import KeyFirst, Writer
 from api.conditional import body_of
 from api.idempotency import IdempotencyKey, Once, replayed
 from api.problems import problem_of_input
 from api.questions import check_question
 from api.routes.common import Served, now, problems
-from api.schemas.answers import PlanFields, Prediction, PredictionResult, Predictions, Violation
+from api.schemas.answers import PredictionResult, Predictions
 from api.schemas.requests import PredictionItem, PredictionsBody
-from costmodel.errors import InvalidInput
+from api.translation import prediction_result
+from costmodel.errors import InvalidInput, UnreadableFile
 from db.store import Store
 from planner.check.check import Checked, check_fields
 from planner.service import remember_checked
 
-router = APIRouter(prefix="/v1/predictions", tags=["predictions"])
+router = APIRouter(prefix="/v1/predictions", tags=["predictions"], route_class=KeyFirst)
 
 
 @router.post(
@@ -50,7 +49,7 @@ def _results(store: Store, body: PredictionsBody) -> Predictions:
         items=[
             found
             if isinstance(found, PredictionResult)
-            else _verdict(found.answer, next(ids) if found.answer["prediction"] is not None else None)
+            else prediction_result(found.answer, next(ids) if found.answer["prediction"] is not None else None)
             for found in judged
         ]
     )
@@ -59,17 +58,8 @@ def _results(store: Store, body: PredictionsBody) -> Predictions:
 def _judged(item: PredictionItem, pointer: str) -> Checked | PredictionResult:
     try:
         return check_fields(check_question(item), item.plan)
+    except UnreadableFile:
+        raise
     except InvalidInput as error:
-        return PredictionResult.model_validate({"status": None, "problem": problem_of_input(error, pointer)})
-
-
-def _verdict(answer: dict[str, Any], plan_id: str | None) -> PredictionResult:
-    found: dict[str, Any] = {
-        "status": answer["status"],
-        "plan": PlanFields.model_validate(answer["plan"]),
-        "violations": [Violation(rule=entry["rule"], reason=entry["reason"]) for entry in answer["violations"]],
-        "warnings": answer["warnings"],
-    }
-    if plan_id is not None:
-        found |= {"plan_id": plan_id, "prediction": Prediction.model_validate(answer["prediction"])}
-    return PredictionResult(**found)
+        problem = problem_of_input(error, item.model_dump(exclude_unset=True), pointer)
+        return PredictionResult.model_validate({"status": None, "problem": problem})

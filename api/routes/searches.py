@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.auth import Principal, Reader, Writer
+from api.auth import KeyFirst, Principal, Reader, Writer
 from api.conditional import FOR_EVER, body_of, conditional
 from api.idempotency import REPLAYED, IdempotencyKey, Once
 from api.paging import cursor_of, place_of
 from api.preferences import wait_of
 from api.problems import ProblemRaised, not_found
 from api.questions import search_request
-from api.routes.common import LOOK_AGAIN_S, OVER, PageQuery, SearchId, Served, look_up, now, problems
-from api.schemas.answers import ListedSearch, Search, SearchList
+from api.routes.common import LOOK_AGAIN_S, OVER, SearchId, Served, look_up, now, problems
+from api.schemas.answers import Search, SearchList
+from api.schemas.queries import SearchesQuery
 from api.schemas.requests import SearchBody
-from api.schemas.text import Name
 from api.state import Kind, State
+from api.translation import listed_search
 from db import records
 from planner.service import ask
 from planner.stored.answers import stored_answer
 
-router = APIRouter(prefix="/v1/searches", tags=["searches"])
+router = APIRouter(prefix="/v1/searches", tags=["searches"], route_class=KeyFirst)
 
 _RETRY_AFTER = {"Retry-After": "1"}
 _NEWEST_FIRST = "-created_at"
@@ -46,15 +47,6 @@ async def _wait(request: Request, state: Served, prefer: Prefer = None) -> float
 
 
 Wait = Annotated[float | None, Depends(_wait)]
-
-
-class SearchesQuery(PageQuery):
-    """Which searches."""
-
-    state: Literal["queued", "running", "done", "failed", "cancelled"] | None = None
-    status: Literal["optimal", "feasible", "infeasible", "unknown"] | None = None
-    model: Name | None = None
-    cluster: Name | None = None
 
 
 _LINKS = {
@@ -148,19 +140,11 @@ def list_searches(
     request: Request, state: Served, principal: Reader, query: Annotated[SearchesQuery, Query()]
 ) -> Response:
     """Filtered by state, status, model and cluster."""
-    place = place_of(query.cursor, _NEWEST_FIRST, by_time=True)
+    place = place_of(query.cursor, _NEWEST_FIRST, query.filters, by_time=True)
     with state.store.reading() as repos:
-        page = repos.searches.list(
-            state=query.state,
-            status=query.status,
-            model=query.model,
-            cluster=query.cluster,
-            after=place,
-            limit=query.limit,
-        )
-    names = ListedSearch.model_fields
-    items = [ListedSearch(**{name: getattr(item, name) for name in names}) for item in page.items]
-    return conditional(request, body_of(SearchList(items=items, next=cursor_of(page.next, _NEWEST_FIRST))))
+        page = repos.searches.list(**query.filters, after=place, limit=query.limit)
+    further = cursor_of(page.next, _NEWEST_FIRST, query.filters)
+    return conditional(request, body_of(SearchList(items=[listed_search(item) for item in page.items], next=further)))
 
 
 @router.get("/{search_id}", response_model=Search, responses=problems(304, 404), summary="A search and its answer")

@@ -13,11 +13,26 @@ from planner.question import Question
 _WHOLE = 2**53
 _FIRST_YEAR, _LAST_YEAR = 2000, 2999
 
-Count = Annotated[int, Field(strict=True, ge=1, le=_WHOLE)]
+
+def _whole(value: Any) -> Any:
+    """488.0 is a whole number, as JSON Schema has it."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _whole_values(plan: dict[str, Any]) -> dict[str, Any]:
+    """A plan's values are whole numbers, or lists of those: none is one with a fraction."""
+    return {
+        name: [_whole(part) for part in value] if isinstance(value, list) else _whole(value)
+        for name, value in plan.items()
+    }
+
+
+Whole = Annotated[int, Field(strict=True), BeforeValidator(_whole)]
+Count = Annotated[Whole, Field(ge=1, le=_WHOLE)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 # A measured figure below a millionth is none, and a ratio to it would be no number any more.
 Measured = Annotated[Number, Field(ge=1e-6, le=1e12)]
-Bytes = Annotated[int, Field(strict=True, ge=0, le=_WHOLE)]
+Bytes = Annotated[Whole, Field(ge=0, le=_WHOLE)]
 Conditions = Annotated[list[Line], Field(max_length=100)]
 
 
@@ -29,9 +44,13 @@ def _text(value: Any) -> Any:
 
 def _of_our_time(moment: datetime) -> datetime:
     """In UTC, as it is stored."""
+    try:
+        moment = moment.astimezone(UTC)
+    except OverflowError:
+        moment = moment.replace(tzinfo=UTC)
     if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
         raise ValueError(f"it must lie in the years {_FIRST_YEAR} to {_LAST_YEAR}")
-    return moment.astimezone(UTC)
+    return moment
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_text), AfterValidator(_of_our_time)]
@@ -108,18 +127,18 @@ class SearchBody(ScenarioFields):
     """What no plan may have, written the same way."""
     min_used: Annotated[Number, Field(gt=0, le=1)] = Question.min_used
     """Share of the devices that a plan has to use."""
-    top: Annotated[int, Field(strict=True, ge=1, le=1000)] = Question.top
+    top: Annotated[Whole, Field(ge=1, le=1000)] = Question.top
     """How many plans are wanted."""
     max_seconds: Annotated[Number, Field(gt=0)] = Question.max_seconds
     """After that the best so far is the answer; servers allow 300 at most."""
-    seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = Question.seed
+    seed: Annotated[Whole, Field(ge=0, le=2**31 - 1)] = Question.seed
     """The same seed searches in the same order; it can't change a proven answer."""
 
 
 class PredictionItem(ScenarioFields):
     """A plan and what it runs on. What the plan says of batch, sequence and devices need not be said again."""
 
-    plan: Fields
+    plan: Annotated[Fields, AfterValidator(_whole_values)]
     """The fields of a plan (`PlanFields`); what follows from the others may be left out."""
     devices: Count | None = None
     global_batch_size: Count | None = None

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from math import isfinite
 from typing import Annotated, Any
+from unicodedata import category
 
 from pydantic import AfterValidator, Discriminator, StringConstraints, Tag
 
 _DEEPEST = 24
 _MOST_VALUES = 20_000
 _LARGEST_INTEGER = 2**63 - 1
+LONGEST_NAME = 200
+LONGEST_LINE = 2_000
+PRINTABLE = "it must be a line of printable characters"
+# Control and format characters (those that turn text round, too), halves of pairs, ends of lines and paragraphs.
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def _storable(text: str) -> str:
@@ -17,6 +23,17 @@ def _storable(text: str) -> str:
         raise ValueError("it must not hold a NUL character")
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise ValueError("it must not hold half a surrogate pair")
+    return text
+
+
+def is_printable(text: str) -> bool:
+    """Whether it is one line that reads the same wherever it is shown: no escapes, no marks that turn text round."""
+    return text.isprintable() or not any(category(letter) in _UNSEEN for letter in text)
+
+
+def _printable(text: str) -> str:
+    if not is_printable(_storable(text)):
+        raise ValueError(PRINTABLE)
     return text
 
 
@@ -45,8 +62,8 @@ def _storable_object(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_storable)]
-Line = Annotated[str, StringConstraints(max_length=2_000), AfterValidator(_storable)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME), AfterValidator(_printable)]
+Line = Annotated[str, StringConstraints(max_length=LONGEST_LINE), AfterValidator(_printable)]
 Log = Annotated[str, StringConstraints(max_length=65_536), AfterValidator(_storable)]
 Fields = Annotated[dict[str, Any], AfterValidator(_storable_object)]
 Id = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]

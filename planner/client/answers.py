@@ -331,8 +331,8 @@ class PredictionResult(Told):
     problem: dict[str, Any] | None = None
 
 
-class Measurement(Told):
-    """What really happened, beside what was predicted of that plan."""
+class ListedMeasurement(Told):
+    """What really happened, beside what was predicted of that plan; without what may be long."""
 
     id: str
     plan_id: str
@@ -343,14 +343,19 @@ class Measurement(Told):
     peak_reserved_bytes: int | None
     steps: int | None
     job_id: str | None
-    environment: dict[str, Any]
     note: str
-    log_tail: str
     measured_at: datetime
     created_at: datetime
     predicted_step_time_s: float
     measured_over_predicted: float | None
     inside_interval: bool | None
+
+
+class Measurement(ListedMeasurement):
+    """A measurement with its environment and the end of its log."""
+
+    environment: dict[str, Any]
+    log_tail: str
 
 
 class Health(Told):

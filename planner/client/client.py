@@ -14,6 +14,7 @@ from planner.client.answers import (
     Answer,
     Comparison,
     Health,
+    ListedMeasurement,
     ListedPlan,
     ListedSearch,
     Measurement,
@@ -213,10 +214,10 @@ class PlannerClient:
         job_id: str | None = None,
         status: str | None = None,
         page_size: int = 100,
-    ) -> Iterator[Measurement]:
+    ) -> Iterator[ListedMeasurement]:
         """Measurements, newest first; pages are asked for as they are needed."""
         wanted = {"plan_id": plan_id, "scenario_id": scenario_id, "job_id": job_id, "status": status}
-        return self._calls.pages(Measurement, "/v1/measurements", wanted, page_size)
+        return self._calls.pages(ListedMeasurement, "/v1/measurements", wanted, page_size)
 
     # Catalog and health
 

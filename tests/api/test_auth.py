@@ -79,6 +79,15 @@ def test_things_need_a_key_before_it_is_told_whether_they_exist(live: Live, answ
     _refused(client.post(f"/v1/searches/{answer['id']}/cancel"))
 
 
+def test_nothing_that_is_sent_is_read_without_a_key(live: Live) -> None:
+    reader = live.client(live.key("read")[1])
+    for path in ("/v1/searches", "/v1/predictions", "/v1/measurements"):
+        sent = {"content": b"{oops", "headers": {"Content-Type": "application/json"}}
+        _refused(live.client().post(path, **sent))
+        _refused(live.client().post(f"{path}?nope=1", **sent))
+        problem(reader.post(path, **sent), 403, "forbidden")
+
+
 def test_a_reader_may_not_write(live: Live, answer: dict[str, Any]) -> None:
     reader = live.client(live.key("read")[1])
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.api.asking import MODEL, pointers, problem, question
+from tests.api.asking import MODEL, PLAIN, pointers, problem, question
 
 _HOSTILE = ["a\0b", "\0", "half\ud800", "\udfff"]
 _ELSEWHERE = ["/etc/passwd", "../../x", "file:///etc/passwd", "http://127.0.0.1:1/x", "~/x", "C:\\x", "x.yaml", "."]
@@ -65,6 +66,14 @@ def test_an_unknown_name_in_a_path_comes_with_the_nearest(client: httpx.Client) 
     problem(client.get("/v1/calibrations/nope"), 404, "not-found")
 
 
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+def test_a_path_that_is_none_is_named(client: httpx.Client, method: str) -> None:
+    for path in ("/v1/search", "/v1/searches/", "/nope/" + "x" * 1_000):
+        detail = problem(client.request(method, path), 404, "not-found")["detail"]
+        assert path[:150] in detail
+        assert len(detail) < 300
+
+
 @pytest.mark.parametrize("field", ["pins", "forbids"])
 @pytest.mark.parametrize(
     "text", ["tp", "tp=", "tp=x", "tp=0", "tp=4..2", "tp=..", "tp==1", f"tp={'9' * 100}", "tp=\u0661"]
@@ -87,10 +96,10 @@ def test_conditions_that_leave_nothing(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("field", "values"),
     [
-        ("devices", [0, -1, 1.5, "16", True, None, 2**53 + 1, 2**70, 10**9]),
+        ("devices", [0, -1, 1.5, 1e308, "16", True, None, 2**53 + 1, 2**70, 10**9]),
         ("global_batch_size", [0, "64", 2**53]),
         ("seq_len", [0, [], 2**53]),
-        ("top", [0, 1001, 1e3]),
+        ("top", [0, 1001, 1.5, 1e4]),
         ("seed", [-1, 2**31]),
         ("max_seconds", [0, -1, 301, 1e308, "5", True, None, float("nan"), float("inf")]),
         ("min_used", [0, 1.01, "1", True, float("nan")]),
@@ -121,7 +130,7 @@ def test_nothing_is_opened_that_an_object_names(client: httpx.Client, name: str)
         {"name": "ours", "extends": "dgx-h100", "accelerator": {"name": "x", "extends": name}},
     ):
         (where,) = pointers(_post(client, cluster=cluster), "unknown-name")
-        assert where.startswith("/cluster/")
+        assert _points_at(where, {"cluster": cluster}) == name
     item = {"model": MODEL, "cluster": "dgx-h100", "plan": {"tp": 1, "dp": 8, "global_batch_size": 8, "seq_len": 512}}
     for change in ({"model": name}, {"cluster": name}, {"cluster": {"extends": name}}, {"framework": name}):
         (result,) = _send(client, "/v1/predictions", {"items": [item | change]}).json()["items"]
@@ -192,4 +201,86 @@ def test_a_cluster_whose_price_is_next_to_nothing_has_no_costs(client: httpx.Cli
 def test_an_object_that_is_no_model(client: httpx.Client) -> None:
     assert pointers(_post(client, model={})) == ["/model"]
     assert pointers(_post(client, model={**MODEL, "hidden_size": -1})) == ["/model/hidden_size"]
-    assert pointers(_post(client, cluster={"name": "ours"}))[0].startswith("/cluster/")
+    assert pointers(_post(client, cluster={"name": "ours"})) == ["/cluster"]
+
+
+def test_a_problem_points_at_what_was_sent(client: httpx.Client) -> None:
+    """Readers of models and clusters call a field as they like; what they derive it from is another one."""
+    assert pointers(_post(client, model={**MODEL, "num_hidden_layers": 1_000_000})) == ["/model"]
+    plan = {"tp": 1, "dp": 8, "global_batch_size": 8, "seq_len": 512}
+    items = [{"model": {**MODEL, "num_hidden_layers": 1_000_000}, "cluster": "dgx-h100", "plan": plan}]
+    (result,) = _send(client, "/v1/predictions", {"items": items}).json()["items"]
+    assert [error["pointer"] for error in result["problem"]["errors"]] == ["/items/0/model"]
+
+
+@pytest.mark.parametrize("text", ["x" * 201, "".join(random.Random(1).choices("abcdefghij0123456789-", k=9_000))])
+def test_a_name_that_no_index_holds(client: httpx.Client, text: str) -> None:
+    assert _pointers_of_names(client, text) == _OF_NAMES
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\rb", "\x1b[31mred", "a\u202eb", "\u2066a", "a\u200bb", "a\u2028b", "\x7f"])
+def test_a_name_that_would_not_be_shown_as_it_is(client: httpx.Client, text: str) -> None:
+    assert _pointers_of_names(client, text) == _OF_NAMES
+    for field in _NAMES:
+        assert pointers(_post(client, **{field: text})) == [f"/{field}"]
+
+
+def test_names_of_other_languages(client: httpx.Client) -> None:
+    for name in ("Модель 8B", "模型-8b", "modèle (8 B)", "x" * 200):
+        cluster = {"extends": "dgx-h100", "name": name}
+        response = _post(client, model={**MODEL, "name": name}, cluster=cluster, max_seconds=1)
+        assert response.json()["scenario"]["model"] == name
+        assert response.json()["scenario"]["cluster"] == name
+
+
+def test_whole_numbers_may_be_written_with_a_point(client: httpx.Client) -> None:
+    asked = question(devices=16, top=1)
+    first = _send(client, "/v1/searches", asked)
+
+    same = _send(
+        client, "/v1/searches", {name: float(value) if value in (16, 1) else value for name, value in asked.items()}
+    )
+
+    assert same.json()["id"] == first.json()["id"]
+    item = {"model": "llama-3-8b", "cluster": "dgx-h100", "plan": {name: float(value) for name, value in PLAIN.items()}}
+    (result,) = _send(client, "/v1/predictions", {"items": [item]}).json()["items"]
+    assert result["status"] == "fits"
+
+
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        ({"devices": 0}, "it must be at least 1"),
+        ({"devices": "16"}, "a whole number is expected"),
+        ({"devices": 1.5}, "a whole number is expected"),
+        ({"max_seconds": 0}, "it must be more than 0"),
+        ({"max_seconds": "5"}, "a number is expected"),
+        ({"model": "x" * 201}, "it must have at most 200 characters"),
+        ({"pins": "tp=1"}, "a list is expected"),
+        ({"objective": "speed"}, "'step_time', 'cost' or 'fewest_devices' is expected"),
+        ({"nope": 1}, "there is no such field"),
+    ],
+)
+def test_one_style_of_words(client: httpx.Client, change: dict[str, Any], detail: str) -> None:
+    assert [error["detail"] for error in problem(_post(client, **change), 422, "invalid-input")["errors"]] == [detail]
+
+
+def _pointers_of_names(client: httpx.Client, text: str) -> list[str]:
+    """Where a question is wrong that has the name in each of these places."""
+    accelerator = {"extends": "h100-sxm5-80gb", "name": text}
+    return [
+        *pointers(_post(client, model={**MODEL, "name": text})),
+        *pointers(_post(client, model={**MODEL, "_name_or_path": text})),
+        *pointers(_post(client, model={**MODEL, "model_type": text})),
+        *pointers(_post(client, cluster={"extends": "dgx-h100", "name": text})),
+        *pointers(_post(client, cluster={"extends": "dgx-h100", "name": "ours", "accelerator": accelerator})),
+    ]
+
+
+_OF_NAMES = ["/model/name", "/model/_name_or_path", "/model/model_type", "/cluster/name", "/cluster/accelerator/name"]
+
+
+def _points_at(pointer: str, document: Any) -> Any:
+    for part in pointer.split("/")[1:]:
+        document = document[part]
+    return document

@@ -13,24 +13,24 @@ from tests.api.asking import UNKNOWN_ID, problem, question
 from tests.api.conftest import Live
 
 _ALLOWED = {
-    "/v1/searches": "GET, HEAD, POST",
-    f"/v1/searches/{UNKNOWN_ID}": "GET, HEAD",
-    f"/v1/searches/{UNKNOWN_ID}/cancel": "POST",
-    f"/v1/searches/{UNKNOWN_ID}/events": "GET, HEAD",
-    "/v1/plans": "GET, HEAD",
-    f"/v1/plans/{UNKNOWN_ID}": "GET, HEAD",
-    "/v1/plans/compare": "GET, HEAD",
-    "/v1/predictions": "POST",
-    "/v1/measurements": "GET, HEAD, POST",
-    f"/v1/measurements/{UNKNOWN_ID}": "GET, HEAD",
-    "/v1/models": "GET, HEAD",
-    "/v1/models/llama-3-8b": "GET, HEAD",
-    "/v1/clusters": "GET, HEAD",
-    "/v1/calibrations": "GET, HEAD",
-    "/healthz": "GET, HEAD",
-    "/readyz": "GET, HEAD",
-    "/metrics": "GET, HEAD",
-    "/openapi.json": "GET, HEAD",
+    "/v1/searches": "GET, HEAD, OPTIONS, POST",
+    f"/v1/searches/{UNKNOWN_ID}": "GET, HEAD, OPTIONS",
+    f"/v1/searches/{UNKNOWN_ID}/cancel": "OPTIONS, POST",
+    f"/v1/searches/{UNKNOWN_ID}/events": "GET, HEAD, OPTIONS",
+    "/v1/plans": "GET, HEAD, OPTIONS",
+    f"/v1/plans/{UNKNOWN_ID}": "GET, HEAD, OPTIONS",
+    "/v1/plans/compare": "GET, HEAD, OPTIONS",
+    "/v1/predictions": "OPTIONS, POST",
+    "/v1/measurements": "GET, HEAD, OPTIONS, POST",
+    f"/v1/measurements/{UNKNOWN_ID}": "GET, HEAD, OPTIONS",
+    "/v1/models": "GET, HEAD, OPTIONS",
+    "/v1/models/llama-3-8b": "GET, HEAD, OPTIONS",
+    "/v1/clusters": "GET, HEAD, OPTIONS",
+    "/v1/calibrations": "GET, HEAD, OPTIONS",
+    "/healthz": "GET, HEAD, OPTIONS",
+    "/readyz": "GET, HEAD, OPTIONS",
+    "/metrics": "GET, HEAD, OPTIONS",
+    "/openapi.json": "GET, HEAD, OPTIONS",
 }
 
 
@@ -76,7 +76,9 @@ def test_without_keys_loopback_names_are_answered(open_client: httpx.Client, hos
 
 @pytest.mark.parametrize("path", list(_ALLOWED))
 def test_other_methods_are_405_with_those_that_are_allowed(client: httpx.Client, path: str) -> None:
-    for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "FOO"):
+    asked = client.options(path)
+    assert (asked.status_code, asked.content, asked.headers["allow"]) == (204, b"", _ALLOWED[path])
+    for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "FOO"):
         if method not in _ALLOWED[path]:
             response = client.request(method, path)
             problem(response, 405, "method-not-allowed")
@@ -159,5 +161,5 @@ def test_bytes_that_no_client_library_sends(open_url: str, open_client: httpx.Cl
         connection.sendall(request_line + b"\r\nConnection: close\r\n\r\n")
         status = connection.recv(4096).split(b" ", 2)[1]
 
-    assert status in (b"200", b"400", b"401", b"404", b"421")
+    assert status in (b"200", b"400", b"401", b"404", b"421", b"422")
     assert open_client.get("/healthz").status_code == 200

@@ -12,22 +12,35 @@ import pytest
 from tests.api.asking import answered, ask, infeasible, pointers
 
 _LISTS = ["/v1/searches", "/v1/plans", "/v1/measurements"]
+_ALONE = [
+    "/v1/models",
+    "/v1/models/llama-3-8b",
+    "/v1/clusters",
+    "/v1/clusters/dgx-h100",
+    "/v1/calibrations",
+    "/v1/plans/{plan}",
+    "/v1/searches/{search}",
+    "/v1/searches/{search}/events",
+]
 _SORTS = ["step_time_s", "tokens_per_s_per_device", "mfu", "peak_bytes", "created_at"]
 _FOREIGN = [
     [],
     ["-created_at"],
-    ["-created_at", "2026-01-01T00:00:00+00:00"],
-    ["-created_at", "2026-01-01T00:00:00", "0" * 32],
-    ["-created_at", "yesterday", "0" * 32],
-    ["-created_at", "0001-01-01T00:00:00+23:00", "0" * 32],
-    ["-created_at", "9999-12-31T23:59:59-23:00", "0" * 32],
-    ["-created_at", 1e308, "0" * 32],
-    ["-created_at", None, "0" * 32],
-    ["-created_at", "2026-01-01T00:00:00+00:00", {}],
-    ["-created_at", "2026-01-01T00:00:00+00:00", 7],
-    ["-created_at", "2026-01-01T00:00:00+00:00", "\0"],
-    ["-created_at", "2026-01-01T00:00:00+00:00", "x"],
-    ["mfu", 0.5, "0" * 32],
+    ["-created_at", "2026-01-01T00:00:00+00:00", "0" * 32],
+    ["-created_at", "other", "2026-01-01T00:00:00+00:00", "0" * 32],
+    ["-created_at", None, "2026-01-01T00:00:00+00:00", "0" * 32],
+    ["-created_at", "", "2026-01-01T00:00:00+00:00"],
+    ["-created_at", "", "2026-01-01T00:00:00", "0" * 32],
+    ["-created_at", "", "yesterday", "0" * 32],
+    ["-created_at", "", "0001-01-01T00:00:00+23:00", "0" * 32],
+    ["-created_at", "", "9999-12-31T23:59:59-23:00", "0" * 32],
+    ["-created_at", "", 1e308, "0" * 32],
+    ["-created_at", "", None, "0" * 32],
+    ["-created_at", "", "2026-01-01T00:00:00+00:00", {}],
+    ["-created_at", "", "2026-01-01T00:00:00+00:00", 7],
+    ["-created_at", "", "2026-01-01T00:00:00+00:00", "\0"],
+    ["-created_at", "", "2026-01-01T00:00:00+00:00", "x"],
+    ["mfu", "", 0.5, "0" * 32],
     {"sort": "-created_at"},
     "text",
     None,
@@ -137,7 +150,7 @@ def test_a_cursor_that_is_no_cursor(client: httpx.Client, path: str) -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), True, "1", 2**63, -(2**70), 1e300, [1], None])
 @pytest.mark.parametrize("sort", ["mfu", "peak_bytes"])
 def test_a_cursor_with_a_figure_that_is_none(client: httpx.Client, sort: str, value: Any) -> None:
-    query = {"sort": sort, "cursor": _cursor([sort, value, "0" * 32])}
+    query = {"sort": sort, "cursor": _cursor([sort, "", value, "0" * 32])}
 
     assert pointers(client.get("/v1/plans", params=query)) == ["cursor"]
 
@@ -147,6 +160,23 @@ def test_a_cursor_belongs_to_one_way_of_sorting(client: httpx.Client, plans: lis
 
     for sort in ("-mfu", "step_time_s", "-created_at"):
         assert pointers(client.get("/v1/plans", params={"sort": sort, "cursor": further})) == ["cursor"]
+
+
+def test_a_cursor_belongs_to_one_filter(client: httpx.Client, plans: list[str]) -> None:
+    scenario = client.get(f"/v1/plans/{plans[0]}").json()["scenario_id"]
+    further = client.get("/v1/plans", params={"scenario_id": scenario, "limit": 1}).json()["next"]
+
+    for other in ({}, {"scenario_id": "0" * 32}, {"scenario_id": scenario, "tp": "1"}):
+        assert pointers(client.get("/v1/plans", params={**other, "cursor": further})) == ["cursor"]
+    larger = client.get("/v1/plans", params={"scenario_id": scenario, "limit": 5, "cursor": further}).json()
+    assert len(larger["items"]) == 5
+
+
+@pytest.mark.parametrize("path", _ALONE)
+def test_what_takes_no_parameters(client: httpx.Client, answer: dict[str, Any], path: str) -> None:
+    url = path.format(plan=answer["plans"][0]["id"], search=answer["id"])
+
+    assert pointers(client.get(url, params={"limit": "1", "model": "x"})) == ["limit", "model"]
 
 
 @pytest.mark.parametrize("path", _LISTS)

@@ -60,7 +60,8 @@ def test_runs_that_came_to_nothing_are_results_too(client: httpx.Client, answer:
     assert (measured["measured_over_predicted"], measured["inside_interval"]) == (None, None)
     assert {name: measured[name] for name in fields} == fields
     found = client.get("/v1/measurements", params={"status": status, "scenario_id": answer["scenario"]["id"]}).json()
-    assert measured["id"] in [item["id"] for item in found["items"]]
+    (listed,) = [item for item in found["items"] if item["id"] == measured["id"]]
+    assert listed == {name: value for name, value in measured.items() if name not in fields}
 
 
 def test_when_it_was_measured(client: httpx.Client, answer: Json) -> None:
@@ -105,6 +106,10 @@ def test_measurements_of_a_job(client: httpx.Client, answer: Json) -> None:
         ({"measured_at": "2026-01-01T00:00:00"}, "/measured_at"),
         ({"measured_at": "1999-12-31T00:00:00Z"}, "/measured_at"),
         ({"measured_at": "9999-12-31T23:59:59-23:00"}, "/measured_at"),
+        ({"measured_at": "2999-12-31T23:59:59-01:00"}, "/measured_at"),
+        ({"measured_at": "2000-01-01T00:30:00+01:00"}, "/measured_at"),
+        ({"job_id": "a\nb"}, "/job_id"),
+        ({"note": "\x1b[31m"}, "/note"),
         ({"measured_at": "soon"}, "/measured_at"),
         ({"measured_at": 1.0e9}, "/measured_at"),
         ({"plan_id": "x"}, "/plan_id"),

@@ -150,7 +150,7 @@ def test_plans_of_ones_own_are_priced_and_measured(client: PlannerClient, answer
     assert told.measured_over_predicted == pytest.approx(2.0)
     assert told.measured_at == when
     assert client.measurement(told.id) == told
-    assert list(client.measurements(plan_id=best.id)) == [told]
+    assert [measured.id for measured in client.measurements(plan_id=best.id)] == [told.id]
     assert list(client.measurements(job_id="43")) == []
 
 

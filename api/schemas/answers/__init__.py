@@ -14,7 +14,7 @@ from api.schemas.answers.catalog import (
     ModelDetails,
     Models,
 )
-from api.schemas.answers.measurements import Measurement, MeasurementList
+from api.schemas.answers.measurements import ListedMeasurement, Measurement, MeasurementList
 from api.schemas.answers.plans import (
     Comparison,
     Difference,
@@ -42,6 +42,7 @@ __all__ = [
     "Difference",
     "ListedCalibration",
     "ListedCluster",
+    "ListedMeasurement",
     "ListedModel",
     "ListedPlan",
     "ListedSearch",

@@ -9,8 +9,8 @@ from api.schemas.answers.base import Answer, Next
 from api.schemas.text import Id
 
 
-class Measurement(Answer):
-    """What really happened, beside what was predicted of that plan."""
+class ListedMeasurement(Answer):
+    """A measurement in a list: all but what may be long."""
 
     id: Id
     plan_id: Id
@@ -22,9 +22,7 @@ class Measurement(Answer):
     peak_reserved_bytes: int | None
     steps: int | None
     job_id: str | None
-    environment: dict[str, Any]
     note: str
-    log_tail: str
     measured_at: datetime
     created_at: datetime
     predicted_step_time_s: float
@@ -34,8 +32,15 @@ class Measurement(Answer):
     """Whether it lies inside the predicted interval."""
 
 
+class Measurement(ListedMeasurement):
+    """What really happened, beside what was predicted of that plan."""
+
+    environment: dict[str, Any]
+    log_tail: str
+
+
 class MeasurementList(Answer):
     """A page of measurements, newest first."""
 
-    items: list[Measurement]
+    items: list[ListedMeasurement]
     next: Next
