@@ -13,7 +13,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
 from costmodel.errors import InvalidInput
+from db.contents import changed
 from db.documents import check_row
+from db.findings import Finding
 from db.repositories.events import Events
 from db.store import Store
 from db.tables import SearchRow, StudyRow
@@ -21,6 +23,7 @@ from db.transfer import broken, check_header, read_line
 
 _ROWS_AT_ONCE = 500
 _FIRST_ROW = 2
+_OF_CONTENT = ("models", "clusters", "calibrations", "scenarios", "plans")
 # A search with a thousand plans has a line of some kilobytes.
 _LONGEST_LINE = 1 << 24
 _MOST_BYTES = 1 << 34
@@ -108,6 +111,7 @@ class _Import:
         self._waiting: list[tuple[int, _Row]] = []
         self._searches_here: set[str] = set()
         self._interrupted: list[str] = []
+        self._new: dict[str, dict[str, int]] = {}
 
     def run(self, lines: Iterable[str]) -> Imported:
         """Write the rows of lines that were checked."""
@@ -116,6 +120,7 @@ class _Import:
             assert not isinstance(found, int), "only lines with rows are kept"
             self._take(*found, number)
         self._write()
+        self._check_contents()
         for id in self._interrupted:
             Events(self._connection).append(id, "queued", {}, self._now)
         return self._done
@@ -149,6 +154,9 @@ class _Import:
         except InvalidInput as error:
             raise broken(first, error.value, f"to line {last}: {error.expected}") from None
         there = [(number, row) for number, row in waiting if tuple(row[key.name] for key in keys) not in written]
+        if table.name in _OF_CONTENT:
+            new = {row["id"]: number for number, row in waiting if (row["id"],) in written}
+            self._new.setdefault(table.name, {}).update(new)
         self._count(self._done.written, len(written))
         self._count(self._done.skipped, len(there))
         if table.name == SearchRow.__tablename__:
@@ -156,6 +164,18 @@ class _Import:
             self._interrupted = [id for id in self._interrupted if id not in self._searches_here]
         if table.name == StudyRow.__tablename__:
             self._check_studies(there)
+
+    def _check_contents(self) -> None:
+        """What is new has to be what its id says. What only another planner can read is taken as it is."""
+        for found in self._findings():
+            if not found.unreadable:
+                raise broken(self._new[found.table][found.id], found.id, f"{found.table}: {found.what}")
+
+    def _findings(self) -> Iterator[Finding]:
+        for name in _OF_CONTENT:
+            ids = list(self._new.get(name, ()))
+            for start in range(0, len(ids), _ROWS_AT_ONCE):
+                yield from changed(self._connection, name, ids[start : start + _ROWS_AT_ONCE])
 
     def _check_studies(self, there: list[tuple[int, _Row]]) -> None:
         """A study that was not written has to be here itself, not another one of its name."""

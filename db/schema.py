@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
 
 from alembic import command
-from alembic.autogenerate import compare_metadata
 from alembic.config import Config
-from alembic.migration import MigrationContext
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 
-from db.boundary import told
+from db.boundary import first_line, told
+from db.contents import changes
+from db.drift import differences
 from db.engine import engine_of, for_reading
 from db.errors import StoreUnavailable
-from db.records import Plan
-from db.repositories import Repositories
-from db.revisions import HEAD, VERSION_TABLE, check_known, revision_of
-from db.tables import Base
+from db.figures import contradictions
+from db.revisions import HEAD, REVISIONS, check_known, revision_of
 from db.urls import DatabaseUrl
 
 _ADVISORY_LOCK = 0x706C616E6E6572  # "planner"
 _ONE_AT_A_TIME = threading.Lock()
 """alembic keeps what it is doing in module globals."""
 _MOST_TOLD = 20
-_PLANS_AT_ONCE = 500
 
 
 def upgrade(database: DatabaseUrl, revision: str = HEAD) -> tuple[str | None, str]:
@@ -53,11 +48,11 @@ def upgrade(database: DatabaseUrl, revision: str = HEAD) -> tuple[str | None, st
         engine.dispose()
 
 
-def check(database: DatabaseUrl, plan_id: Callable[[Plan], str] | None = None) -> list[str]:
+def check(database: DatabaseUrl, *, contents: bool = False) -> list[str]:
     """What is wrong with a database, a line each; nothing for a sound one.
 
     Args:
-        plan_id: the id that a stored plan should have, by its content.
+        contents: look into every row as well if the schema is as it should be: ``db.contents`` and ``db.figures``.
 
     Raises:
         StoreUnavailable: it can't be reached or read.
@@ -67,14 +62,12 @@ def check(database: DatabaseUrl, plan_id: Callable[[Plan], str] | None = None) -
     engine = engine_of(database, for_upgrade=True)
     try:
         with told(database), for_reading(engine).connect() as connection:
-            revision = revision_of(connection)
-            if revision is None:
-                return [f"there are no tables yet; this planner needs revision {HEAD} (planner db upgrade)"]
-            if revision != HEAD:
-                return [f"the schema is at revision {revision}; this planner needs {HEAD} (planner db upgrade)"]
-            problems = [*_drift(connection), *_damage(connection)]
-            if plan_id is not None and not problems:
-                problems += _changed_plans(connection, plan_id)
+            standing = _standing(connection, database)
+            if standing is not None:
+                return [standing]
+            problems = [*differences(connection), *_damage(connection)]
+            if contents and not problems:
+                problems += _wrong_rows(connection)
             return problems
     finally:
         engine.dispose()
@@ -89,22 +82,18 @@ def config_for(connection: Connection) -> Config:
     return config
 
 
-def options() -> dict[str, Any]:
-    """How alembic has to look at a database of ours."""
-    return {"target_metadata": Base.metadata, "version_table": VERSION_TABLE, "compare_type": True}
-
-
-def _drift(connection: Connection) -> list[str]:
-    """Differences between the tables as they are and as they should be."""
-    known = set(Base.metadata.tables)
-
-    # Optuna's tables, or anybody's, may stand beside ours.
-    def ours(name: str | None, kind: str, parents: Any) -> bool:
-        return (name in known) if kind == "table" else True
-
-    context = MigrationContext.configure(connection, opts={**options(), "include_name": ours})
-    changes = compare_metadata(context, Base.metadata)
-    return [f"the schema differs from what it should be: {change}" for change in changes]
+def _standing(connection: Connection, database: DatabaseUrl) -> str | None:
+    """Why there is nothing to look into; None for tables of this planner's revision."""
+    revision = revision_of(connection)
+    if revision is None and database.backend == "sqlite" and inspect(connection).get_table_names():
+        return f"{database.path} holds the tables of another program"
+    if revision is None:
+        return f"there are no tables yet; this planner needs revision {HEAD} (planner db upgrade)"
+    if revision not in REVISIONS:
+        return f"the schema is at revision {revision}: a newer planner wrote it, this one knows up to {HEAD}"
+    if revision != HEAD:
+        return f"the schema is at revision {revision}; this planner needs {HEAD} (planner db upgrade)"
+    return None
 
 
 def _damage(connection: Connection) -> list[str]:
@@ -128,9 +117,12 @@ def _check_references(connection: Connection, database: DatabaseUrl) -> None:
         raise StoreUnavailable(database.shown, f"a row of {table} points at a row of {parent} that is gone")
 
 
-def _changed_plans(connection: Connection, plan_id: Callable[[Plan], str]) -> Iterator[str]:
-    told_of = 0
-    for plan in Repositories(connection).plans.everything(_PLANS_AT_ONCE):
-        if plan_id(plan) != plan.id and told_of < _MOST_TOLD:
-            told_of += 1
-            yield f"plan {plan.id} is not what was stored: its content has another fingerprint"
+def _wrong_rows(connection: Connection) -> list[str]:
+    """The first of them, and how many more there are."""
+    try:
+        found = [*changes(connection), *contradictions(connection)]
+    except (TypeError, ValueError) as error:
+        # SQLite keeps any text in any column: a document that is none, a word instead of a number.
+        return [f"a row can't be read: {first_line(str(error))}"]
+    more = len(found) - _MOST_TOLD
+    return [*map(str, found[:_MOST_TOLD])] + ([f"{more} more findings of this kind"] if more > 0 else [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from db.schema import options
+from db.drift import options
 
 context.configure(connection=context.config.attributes["connection"], **options())
 with context.begin_transaction():

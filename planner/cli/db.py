@@ -42,19 +42,15 @@ def upgrade(database_url: _Url = None, as_json: _Json = False) -> None:
 
 @app.command("check")
 def check(database_url: _Url = None, as_json: _Json = False) -> None:
-    """Look for what is wrong: schema, damage, rows that point nowhere, plans that were changed.
+    """Look for what is wrong: schema, damage, rows that point nowhere, rows that were changed.
 
     Exit codes: 0 sound, 2 bad input, 5 something is wrong.
     """
-    from costmodel.fingerprint import plan_document_id
     from db.schema import check
     from db.urls import database_url as url_of
 
     database = url_of(database_url)
-    problems = check(
-        database,
-        lambda plan: plan_document_id(plan.scenario_id, plan.plan, plan.calibration_id, plan.cost_model_version),
-    )
+    problems = check(database, contents=True)
     if not problems:
         _answer({"database": database.shown, "problems": []}, f"{database.shown} is sound", as_json)
         return

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.fingerprint import plan_document_id
 from db.engine import engine_of
-from db.records import Plan
 from db.revisions import HEAD, REVISIONS
 from db.schema import check, upgrade
 from db.store import Store
@@ -17,10 +15,6 @@ from db.urls import database_url
 from tests.databases import PostgresServer
 from tests.db.fixtures.make import CALIBRATION, FOLDER, MEASUREMENT, PLANS, RESULT, SCENARIO, STUDY, fill
 from tests.db.samples import LEASE, NOON, later, result
-
-
-def plan_id(plan: Plan) -> str:
-    return plan_document_id(plan.scenario_id, plan.plan, plan.calibration_id, plan.cost_model_version)
 
 
 def holds_everything(store: Store) -> None:
@@ -66,7 +60,7 @@ def test_an_old_file_is_upgraded_when_it_is_opened(revision: str, tmp_path: Path
         assert store.revision() == HEAD
         holds_everything(store)
         goes_on(store)
-        assert check(store.database, plan_id) == []
+        assert check(store.database) == []
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -84,7 +78,7 @@ def test_an_old_postgresql_is_upgraded(revision: str, postgres_server: PostgresS
         with Store.open(url) as store:
             holds_everything(store)
             goes_on(store)
-            assert check(store.database, plan_id) == []
+            assert check(store.database) == []
     finally:
         postgres_server.drop(url)
 

@@ -12,10 +12,8 @@ import pytest
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from costmodel.fingerprint import plan_document_id
 from db.engine import engine_of
 from db.errors import SchemaAhead, SchemaBehind, StoreUnavailable
-from db.records import Plan
 from db.revisions import HEAD, REVISIONS, VERSION_TABLE
 from db.schema import check, config_for, upgrade
 from db.store import Store
@@ -24,10 +22,6 @@ from tests.databases import PostgresServer
 from tests.db.samples import keep, plan, scenario
 
 SCENARIO = scenario()
-
-
-def plan_id(one: Plan) -> str:
-    return plan_document_id(one.scenario_id, one.plan, one.calibration_id, one.cost_model_version)
 
 
 def execute(store: Store, statement: str) -> None:
@@ -45,22 +39,38 @@ def test_the_list_of_revisions_is_that_of_the_files(store: Store) -> None:
 
 
 def test_a_fresh_database_is_what_the_tables_say(store: Store) -> None:
-    assert check(store.database, plan_id) == []
+    assert check(store.database, contents=True) == []
+
+
+ALIVE = "CREATE UNIQUE INDEX uq_searches_alive ON searches (key, seed, max_seconds)"
 
 
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
+        (f"DROP INDEX uq_searches_alive; {ALIVE}", "uq_searches_alive is over rows with anything"),
+        (f"DROP INDEX uq_searches_alive; {ALIVE} WHERE state = 'queued'", "uq_searches_alive is over rows with"),
         ("DROP INDEX ix_plans_mfu_id", "ix_plans_mfu_id"),
         ("ALTER TABLE measurements ADD COLUMN more TEXT", "more"),
         ("DROP TABLE idempotency_keys", "idempotency_keys"),
     ],
 )
 def test_a_schema_that_somebody_changed_is_noticed(store: Store, statement: str, told: str) -> None:
-    execute(store, statement)
+    for part in statement.split(";"):
+        execute(store, part)
     problems = check(store.database)
     assert problems
     assert told in problems[0]
+
+
+def test_a_check_that_somebody_dropped_is_noticed(postgres_url: str) -> None:
+    with Store.open(postgres_url) as store:
+        execute(store, "ALTER TABLE searches DROP CONSTRAINT ck_searches_state")
+        (told,) = check(store.database)
+        assert "check ck_searches_state of searches is gone" in told
+        execute(store, "ALTER TABLE searches ADD CONSTRAINT ck_searches_state CHECK (state IN ('queued', 'done'))")
+        (told,) = check(store.database)
+        assert "check ck_searches_state of searches is " in told
 
 
 def test_tables_of_others_are_no_drift(store: Store) -> None:
@@ -68,19 +78,6 @@ def test_tables_of_others_are_no_drift(store: Store) -> None:
     execute(store, "INSERT INTO alembic_version VALUES ('of optuna')")
     assert check(store.database) == []
     assert store.revision() == HEAD
-
-
-def test_a_plan_that_somebody_changed_is_noticed(store: Store) -> None:
-    sound, changed = plan(SCENARIO, 1), plan(SCENARIO, 2)
-    keep(store, SCENARIO)
-    with store.writing() as repos:
-        repos.plans.put([sound, changed])
-    assert check(store.database, plan_id) == []
-    document = "'{\"tp\": 16}'"
-    execute(store, f"UPDATE plan_documents SET plan = {document} WHERE plan_id = '{changed.id}'")
-    assert check(store.database, plan_id) == [
-        f"plan {changed.id} is not what was stored: its content has another fingerprint"
-    ]
 
 
 def test_a_row_that_points_nowhere_is_noticed(sqlite_url: str) -> None:
@@ -145,6 +142,18 @@ def test_a_database_of_a_newer_planner_is_left_alone(store: Store, store_url: st
         Store.open(store_url)
     with pytest.raises(SchemaAhead, match="9999"):
         upgrade(store.database)
+    (told,) = check(store.database)
+    assert "a newer planner wrote it" in told
+    assert "planner db upgrade" not in told
+
+
+def test_the_file_of_another_program_is_said_to_be_that(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE notes (text TEXT)")
+    (told,) = check(database_url(f"sqlite:///{path}"))
+    assert "the tables of another program" in told
+    assert "planner db upgrade" not in told
 
 
 def test_an_upgrade_that_fails_changes_nothing(tmp_path: Path) -> None:
