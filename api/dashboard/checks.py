@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from api.problems import pointer_of
+from api.validation import parts_of
 from costmodel.catalog.cluster_catalog import named_cluster
 from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
 from costmodel.catalog.model_catalog import named_model
-from costmodel.errors import InvalidInput
+from costmodel.errors import InvalidInput, UnreadableFile
 from planner.question import Question
 from planner.resolving import check_size
 from planner.search.constraints import Constraints
@@ -51,7 +51,7 @@ def refusals(values: Mapping[str, Any], wrong: Collection[str]) -> Iterator[tupl
 
 def field_of(error: InvalidInput) -> str:
     """The field of the API's body that an error is about."""
-    return pointer_of(error.field).split("/")[1]
+    return parts_of(error.field)[0]
 
 
 def said(error: InvalidInput) -> str:
@@ -86,6 +86,9 @@ def _together(values: Mapping[str, Any]) -> Iterator[tuple[set[str], Check]]:
 def _error_of(check: Check) -> InvalidInput | None:
     try:
         check()
+    except UnreadableFile:
+        # The form names no files: it is one of the server's own, and no fault of what was typed.
+        raise
     except InvalidInput as error:
         return error
     return None

@@ -16,6 +16,7 @@ from api.dashboard.checks import field_of, refusals, said
 from api.dashboard.fields import Kind, fields
 from api.problems import ProblemRaised
 from api.schemas.requests import SearchBody
+from api.validation import words
 from costmodel.errors import InvalidInput
 
 _MOST_BYTES = 65_536
@@ -95,8 +96,7 @@ def question_of(typed: Mapping[str, str]) -> tuple[SearchBody | None, Form]:
         body = SearchBody.model_validate(values)
     except ValidationError as error:
         for found in error.errors():
-            message = str(found["msg"]).removeprefix("Value error, ").removeprefix("Input ")
-            errors.setdefault(str(found["loc"][0]), (message,))
+            errors.setdefault(str(found["loc"][0]), (words(found),))
     for name, refused in refusals(values, errors.copy()):
         errors[name] = (*errors.get(name, ()), said(refused))
     return (None if errors else body), Form(typed=typed, errors=errors)

@@ -25,7 +25,7 @@ from api.routes.common import Served
 from api.schemas.answers import SearchList
 from api.schemas.queries import SearchesQuery
 from api.state import State
-from costmodel.errors import InvalidInput
+from costmodel.errors import InvalidInput, UnreadableFile
 from planner.stored.answers import stored_answer
 
 router = APIRouter(include_in_schema=False)
@@ -65,7 +65,7 @@ async def ask(request: Request, state: Served, principal: Writer) -> Response:
         try:
             asked = await searches.create_search(request, body, state, principal)
         except InvalidInput as error:
-            if wants_json(request):
+            if wants_json(request) or isinstance(error, UnreadableFile):
                 raise
             form = with_error(form, error)
         else:
