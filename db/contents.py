@@ -78,7 +78,7 @@ def _changed_plan(plan: records.Plan) -> Iterator[Finding]:
     try:
         Plan.model_validate(plan.plan)
     except ValidationError as error:
-        yield Finding("plans", plan.id, f"its content is no plan: {_first(error)}", unreadable=True)
+        yield Finding("plans", plan.id, f"its content is no plan: {_first(error)}", by_our_rules=True)
     if plan_document_id(plan.scenario_id, plan.plan, plan.calibration_id, plan.cost_model_version) != plan.id:
         yield Finding("plans", plan.id, "it is not what was stored: its content has another fingerprint")
 
@@ -112,11 +112,13 @@ def _changed(
         noun = kind.model_validate(content)
     except (ValidationError, TypeError) as error:
         why = _first(error) if isinstance(error, ValidationError) else str(error)
-        yield Finding(table, row.id, f"its content can't be read by this planner: {why}", unreadable=True)
+        yield Finding(table, row.id, f"its content can't be read by this planner: {why}", by_our_rules=True)
         return
     # What another planner wrote with other fields had its fingerprint over those.
     if noun.model_dump(mode="json") == content and identity(noun) != row.id:
-        yield Finding(table, row.id, "it is not what was stored: its content has another fingerprint")
+        yield Finding(
+            table, row.id, "its content has another fingerprint by the rules of this planner", by_our_rules=True
+        )
     for name, value in columns(noun).items():
         if getattr(row, name) != value:
             yield Finding(table, row.id, f"{name} is {getattr(row, name)!r}, its content says {value!r}")

@@ -14,13 +14,13 @@ class Finding(NamedTuple):
     """What is wrong with a row.
 
     Attributes:
-        unreadable: this planner can't read its content, which another planner may have written so.
+        by_our_rules: another planner may have had other fields, or other rules for what makes an id.
     """
 
     table: str
     id: str
     what: str
-    unreadable: bool = False
+    by_our_rules: bool = False
 
     def __str__(self) -> str:
         return f"{self.table} {self.id}: {self.what}"

@@ -166,9 +166,12 @@ class _Import:
             self._check_studies(there)
 
     def _check_contents(self) -> None:
-        """What is new has to be what its id says. What only another planner can read is taken as it is."""
+        """What is new has to be what its columns, and the id of a plan, say.
+
+        A file of another planner is good for what that one wrote, whatever makes an id by our rules.
+        """
         for found in self._findings():
-            if not found.unreadable:
+            if not found.by_our_rules:
                 raise broken(self._new[found.table][found.id], found.id, f"{found.table}: {found.what}")
 
     def _findings(self) -> Iterator[Finding]:

@@ -173,9 +173,20 @@ def test_changed_rows_are_not_imported(
         assert check(store.database, contents=True) == []
 
 
+def test_a_file_of_a_planner_with_other_rules_for_ids_is_imported(tmp_path: Path, answered: Store) -> None:
+    (found,) = {json.loads(line)["row"]["id"] for line in lines_of(answered) if line.startswith('{"table":"models"')}
+    other = "0" * 32
+    lines = [line.replace(found, other) for line in lines_of(answered)]
+    with Store.open(f"sqlite:///{tmp_path / 'other.db'}") as store:
+        take(store, lines)
+        assert lines_of(store) == lines
+        (told,) = check(store.database, contents=True)
+    assert told == f"models {other}: its content has another fingerprint by the rules of this planner"
+
+
 def test_a_changed_plan_is_named_by_its_line(tmp_path: Path, answered: Store) -> None:
     exported = lines_of(answered)
-    lines = [line.replace('"sequence_parallel":true', '"sequence_parallel":false') for line in exported]
+    lines = [line.replace('"recompute_modules":[]', '"recompute_modules":["mlp"]') for line in exported]
     assert lines != exported
     with (
         Store.open(f"sqlite:///{tmp_path / 'other.db'}") as store,
