@@ -13,7 +13,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI
 
-from api import problems
+from api import connections, problems
 from api.auth import DOCUMENTED
 from api.dashboard.install import install as install_pages
 from api.documentation import DESCRIPTION, openapi_of
@@ -24,6 +24,7 @@ from api.routes import catalog, events, health, measurements, plans, predictions
 from api.routes.common import given_once, none_unknown
 from api.settings import Settings
 from api.state import State, Waiters
+from costmodel.catalog import folders
 from db.store import Store
 from planner.serving import search_runner
 
@@ -36,12 +37,18 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     Args:
         settings: None to read them from the environment.
+
+    Raises:
+        InvalidInput: a variable of the environment holds something unusable.
     """
     chosen = settings or Settings.of_environment()
+    # Otherwise every question would fail, one by one.
+    folders.user_dir()
     metrics = Metrics()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        connections.prepare()
         store = Store.open(chosen.database_url)
         store.lock_for_serving()
         waiters = Waiters(asyncio.get_running_loop())

@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from planner.loopback import is_loopback
+
 Refusal = tuple[int, str]
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def refusal(scope: Scope, headers: Headers, *, loopback_only: bool, most_body_bytes: int) -> Refusal | None:
@@ -25,7 +26,7 @@ def refusal(scope: Scope, headers: Headers, *, loopback_only: bool, most_body_by
         most_body_bytes: largest body; one that does not say how long it is has to be counted as it is read.
     """
     host = headers.get("host", "")
-    if loopback_only and _name_of(host) not in _LOOPBACK_NAMES:
+    if loopback_only and not is_loopback(_name_of(host)):
         return 421, "this server asks for no API keys and answers on loopback names only, such as 127.0.0.1"
     if scope["method"] not in _SAFE_METHODS and _crosses_sites(headers, host):
         return 403, "another site's page may not send this"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from costmodel.errors import InvalidInput
 
 _KEYS_VARIABLE = "PLANNER_SERVE_KEYS"
-_SLOTS_VARIABLE = "PLANNER_SERVE_SLOTS"
+_SLOTS_VARIABLE = "PLANNER_SLOTS"
 _MOST_SLOTS = 64
 
 
@@ -49,11 +49,6 @@ class Settings:
             needs_keys=found.get(_KEYS_VARIABLE, "required") != "none",
             slots=_slots(found.get(_SLOTS_VARIABLE)),
         )
-
-    def as_environment(self) -> dict[str, str]:
-        """The variables from which ``of_environment`` reads the same again."""
-        values = {_KEYS_VARIABLE: "required" if self.needs_keys else "none", _SLOTS_VARIABLE: str(self.slots)}
-        return values | ({"PLANNER_DATABASE_URL": self.database_url} if self.database_url else {})
 
 
 def default_slots() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging.config
 import os
 import signal
@@ -12,8 +11,10 @@ from typing import Annotated
 
 import typer
 
+from costmodel.catalog import folders
 from costmodel.errors import InvalidInput, PlannerError
 from planner.cli.exits import tell
+from planner.loopback import is_loopback
 
 _LEVELS = ("debug", "info", "warning", "error")
 _CLOSES_WITHIN_S = 10
@@ -47,12 +48,13 @@ def serve(
         raise InvalidInput("port", port, f"it must lie in 0..{_LAST_PORT}")
     if slots is not None and not 1 <= slots <= 64:
         raise InvalidInput("slots", slots, "it must lie in 1..64")
-    needs_keys = require_keys or not _is_loopback(host)
+    needs_keys = require_keys or not is_loopback(host)
+    folders.user_dir()
     _check_store(needs_keys=needs_keys, host=host)
     listening = _listen(host, port)
     os.environ["PLANNER_SERVE_KEYS"] = "required" if needs_keys else "none"
     if slots is not None:
-        os.environ["PLANNER_SERVE_SLOTS"] = str(slots)
+        os.environ["PLANNER_SLOTS"] = str(slots)
 
     import uvicorn
 
@@ -64,6 +66,7 @@ def serve(
         uvicorn.Config(
             "api.app:create_app",
             factory=True,
+            http="api.connections:PatientProtocol",
             log_config=logs,
             access_log=False,
             server_header=False,
@@ -80,15 +83,6 @@ def serve(
     server.run(sockets=[listening])
     if not server.started:
         raise PlannerError("the server did not start; the log above says why")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _check_store(*, needs_keys: bool, host: str) -> None:

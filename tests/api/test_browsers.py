@@ -69,7 +69,9 @@ def test_without_keys_other_names_are_not_answered(open_client: httpx.Client, ho
         problem(open_client.get(path, headers=[(b"Host", host.encode("latin-1"))]), 421, "misdirected")
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1", "LOCALHOST", "[::1]:80"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.2:8000", "localhost:1", "LOCALHOST", "localhost.:80", "[::1]:80"]
+)
 def test_without_keys_loopback_names_are_answered(open_client: httpx.Client, host: str) -> None:
     assert open_client.get("/v1/models", headers={"Host": host}).status_code == 200
 

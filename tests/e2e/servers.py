@@ -54,12 +54,12 @@ class Server:
         client: talks to it; has the API key, if there is one.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path, port: int, key: str | None) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], log: Path, host: str, port: int, key: str | None) -> None:
         self.process, self.log, self.port = process, log, port
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         # Loopback only, whatever proxies the environment names; no TLS, whose certificates take long to load.
         self.client = httpx.Client(
-            base_url=f"http://127.0.0.1:{port}",
+            base_url=f"http://{host}:{port}",
             headers=headers,
             trust_env=False,
             verify=False,
@@ -145,7 +145,14 @@ def environment_of(url: str) -> dict[str, str]:
 
 @contextmanager
 def serving(
-    url: str, folder: Path, *options: str, port: int = 0, key: str | None = None, log_level: str = "info"
+    url: str,
+    folder: Path,
+    *options: str,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    key: str | None = None,
+    log_level: str = "info",
+    **environment: str,
 ) -> Iterator[Server]:
     """A server that is ready, killed at the end of the block if it still runs.
 
@@ -153,15 +160,21 @@ def serving(
         folder: where its log is written.
         port: 0 for a free one.
         key: the API key that it will be asked with.
+        environment: further variables.
     """
     log = folder / f"serve-{time.monotonic_ns()}.log"
-    command = serve_command("--port", str(port), "--slots", "1", "--log-level", log_level, *options)
+    command = serve_command("--host", host, "--port", str(port), "--slots", "1", "--log-level", log_level, *options)
     with log.open("wb") as stderr:
         process = subprocess.Popen(
-            command, env=environment_of(url), stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, process_group=0
+            command,
+            env=environment_of(url) | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stderr,
+            stderr=stderr,
+            process_group=0,
         )
     try:
-        server = Server(process, log, _port_of(process, log), key)
+        server = Server(process, log, host, _port_of(process, log), key)
         with server.client:
             assert eventually(lambda: _ready(server), _STARTS_WITHIN_S), server.tail()
             yield server
