@@ -17,6 +17,7 @@ from api import connections, problems
 from api.auth import DOCUMENTED
 from api.dashboard.install import install as install_pages
 from api.documentation import DESCRIPTION, openapi_of
+from api.endings import Endings
 from api.housekeeping import tidied
 from api.metrics import Metrics
 from api.middleware import RequestMiddleware
@@ -53,8 +54,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         store.lock_for_serving()
         waiters = Waiters(asyncio.get_running_loop())
         runner = search_runner(store, chosen.slots)
-        runner.subscribe(waiters.changed)
-        state = State(settings=chosen, metrics=metrics, store=store, runner=runner, waiters=waiters)
+        endings = Endings(store, metrics)
+        for listener in (waiters.changed, endings.changed):
+            runner.subscribe(listener)
+        state = State(settings=chosen, metrics=metrics, store=store, runner=runner, waiters=waiters, endings=endings)
         app.state.planner = state
         runner.start()
         try:

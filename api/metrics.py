@@ -31,8 +31,17 @@ class Metrics:
             ("outcome",),
             registry=self.registry,
         )
-        self.waiting = Gauge("planner_searches_waiting", "Searches that wait for a slot.", registry=self.registry)
-        self.ready = Gauge("planner_ready", "1 while the results database can be reached.", registry=self.registry)
+        self.waiting = Gauge(
+            "planner_searches_waiting", "Searches that wait for a slot, of any server.", registry=self.registry
+        )
+        self.running = Gauge("planner_searches_running", "Searches that this server runs.", registry=self.registry)
+        self.ended = Counter(
+            "planner_searches_ended",
+            "Searches that this server ran to their end: optimal, feasible, infeasible, unknown, failed or cancelled.",
+            ("outcome",),
+            registry=self.registry,
+        )
+        self.ready = Gauge("planner_ready", "1 while questions can be answered: see /readyz.", registry=self.registry)
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""

@@ -11,6 +11,7 @@ from typing import cast
 
 from fastapi import Request
 
+from api.endings import Endings
 from api.metrics import Metrics
 from api.settings import Settings
 from db.store import Store
@@ -73,6 +74,7 @@ class State:
     store: Store
     runner: Runner
     waiters: Waiters
+    endings: Endings
     bodies: Recent = field(default_factory=Recent)
     stopping: Event = field(default_factory=Event)
 

@@ -16,7 +16,6 @@ SearchId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$", description="The id of
 PlanId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$", description="The id of a plan: its fingerprint.")]
 Named = Annotated[str, Path(max_length=200, pattern=r"^[^\x00]+$", description="A name that the list has.")]
 
-OVER = frozenset({"done", "failed", "cancelled"})
 LOOK_AGAIN_S = 1.0
 """How often a search is looked at that another server may be working on."""
 

@@ -11,7 +11,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from api.auth import KeyFirst, Reader
-from api.routes.common import LOOK_AGAIN_S, OVER, SearchId, Served, look_up, problems
+from api.routes.common import LOOK_AGAIN_S, SearchId, Served, look_up, problems
+from api.schemas.answers.searches import OVER
 from api.state import State
 from db import records
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal
 
 from fastapi import APIRouter
@@ -11,6 +12,7 @@ from pydantic import BaseModel
 from api.auth import Reader
 from api.problems import problem_object, problem_response
 from api.routes.common import Served, problems
+from api.state import State
 from db.errors import StoreUnavailable
 
 router = APIRouter(tags=["health"])
@@ -40,17 +42,12 @@ async def healthz() -> Alive:
 
 @router.get("/readyz", response_model=Ready, responses={503: problems()[503]}, summary="Can it answer questions?")
 def readyz(state: Served) -> Response:
-    """The database can be reached and is of this version, and the server isn't stopping."""
-    if state.stopping.is_set():
-        return _not_ready("the server is stopping")
-    try:
-        state.store.ping()
-        revision = state.store.revision()
-    except StoreUnavailable:
-        return _not_ready("the results database can't be reached")
-    return Response(
-        Ready(database=state.store.backend, revision=revision or "").model_dump_json(), media_type="application/json"
-    )
+    """The database can be reached, a process that searches is up, and the server isn't stopping."""
+    reason, revision = _readiness(state)
+    if reason:
+        return problem_response(problem_object(503, reason, slug="not-ready"), {"Retry-After": "5"})
+    ready = Ready(database=state.store.backend, revision=revision)
+    return Response(ready.model_dump_json(), media_type="application/json")
 
 
 @router.get(
@@ -60,15 +57,24 @@ def readyz(state: Served) -> Response:
     summary="Counters for Prometheus",
 )
 def metrics(state: Served, principal: Reader) -> Response:
-    """In Prometheus' text format."""
-    try:
+    """In Prometheus' text format; of this server alone, except for what waits. The scope ``read`` will do."""
+    state.metrics.ready.set(0 if _readiness(state)[0] else 1)
+    state.metrics.running.set(state.runner.running)
+    # Without the database the others are told as they were.
+    with suppress(StoreUnavailable):
+        state.endings.count()
         with state.store.reading() as repos:
             state.metrics.waiting.set(repos.searches.waiting())
-        state.metrics.ready.set(0 if state.stopping.is_set() else 1)
-    except StoreUnavailable:
-        state.metrics.ready.set(0)
     return Response(state.metrics.text(), media_type=_TEXT)
 
 
-def _not_ready(reason: str) -> Response:
-    return problem_response(problem_object(503, reason, slug="not-ready"), {"Retry-After": "5"})
+def _readiness(state: State) -> tuple[str, str]:
+    """Why no question can be answered, empty if they can; and the revision of the database."""
+    if state.stopping.is_set():
+        return "the server is stopping", ""
+    try:
+        state.store.ping()
+        revision = state.store.revision() or ""
+    except StoreUnavailable:
+        return "the results database can't be reached", ""
+    return ("" if state.runner.ready else "no process that searches has started"), revision

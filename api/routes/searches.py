@@ -16,8 +16,9 @@ from api.paging import cursor_of, place_of
 from api.preferences import wait_of
 from api.problems import ProblemRaised, not_found
 from api.questions import search_request
-from api.routes.common import LOOK_AGAIN_S, OVER, SearchId, Served, look_up, now, problems
+from api.routes.common import LOOK_AGAIN_S, SearchId, Served, look_up, now, problems
 from api.schemas.answers import Search, SearchList
+from api.schemas.answers.searches import OVER
 from api.schemas.queries import SearchesQuery
 from api.schemas.requests import SearchBody
 from api.state import Kind, State

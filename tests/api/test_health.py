@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.api.asking import ask, question
+from api.app import create_app
+from api.settings import Settings
+from tests.api.asking import ask, lasting, problem, question
 from tests.api.conftest import Live
+from tests.processes import eventually
+
+_SELF = "http://127.0.0.1"
 
 
 def _samples(client: httpx.Client) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -34,6 +41,39 @@ def test_alive_and_ready(live: Live) -> None:
     ready = client.get("/readyz").json()
     assert (ready["status"], ready["database"]) == ("ready", live.store.backend)
     assert ready["revision"] == live.store.revision()
+
+
+def test_not_ready_before_a_process_that_searches_has_started(tmp_path: Path) -> None:
+    app = create_app(Settings(database_url=f"sqlite:///{tmp_path / 'planner.db'}", needs_keys=False))
+
+    async def look() -> tuple[httpx.Response, str]:
+        transport = httpx.ASGITransport(app)
+        async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=_SELF) as client:
+            first, counted = await client.get("/readyz"), (await client.get("/metrics")).text
+            assert (await client.get("/healthz")).status_code == 200
+            async with asyncio.timeout(30):
+                while (await client.get("/readyz")).status_code != 200:
+                    await asyncio.sleep(0.05)
+            return first, counted
+
+    first, counted = asyncio.run(look())
+    problem(first, 503, "not-ready")
+    assert int(first.headers["retry-after"]) >= 1
+    assert "planner_ready 0.0" in counted
+
+
+def test_searches_are_counted_while_they_run_and_when_they_end(client: httpx.Client) -> None:
+    before = _samples(client)
+    path = f"/v1/searches/{client.post('/v1/searches', json=lasting()).json()['id']}"
+
+    assert eventually(lambda: _value(_samples(client), "planner_searches_running") == 1, 30)
+    client.post(f"{path}/cancel").raise_for_status()
+    assert eventually(lambda: client.get(path).json()["state"] == "cancelled", 10)
+
+    name = "planner_searches_ended_total"
+    cancelled = _value(before, name, outcome="cancelled") + 1
+    assert eventually(lambda: _value(_samples(client), name, outcome="cancelled") == cancelled, 10)
+    assert eventually(lambda: _value(_samples(client), "planner_searches_running") == 0, 10)
 
 
 def test_requests_are_counted_by_route(client: httpx.Client, answer: dict[str, Any]) -> None:
@@ -71,5 +111,7 @@ def test_questions_are_counted_by_what_became_of_them(client: httpx.Client) -> N
         return _value(after, name, outcome=outcome) - _value(before, name, outcome=outcome)
 
     assert (more("new"), more("stored"), more("joined")) == (1, 1, 0)
+    ended = [_value(samples, "planner_searches_ended_total", outcome="optimal") for samples in (before, after)]
+    assert ended[1] - ended[0] == 1
     assert _value(after, "planner_ready") == 1
     assert _value(after, "planner_searches_waiting") == 0

@@ -10,6 +10,8 @@ from api.schemas.answers.plans import PlanFields, Prediction
 from api.schemas.text import Id
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
+OVER: frozenset[State] = frozenset({"done", "failed", "cancelled"})
+"""States that a search stays in."""
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
 
