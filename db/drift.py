@@ -42,17 +42,21 @@ def _conditions_of_indexes(inspector: Inspector, table: Table) -> Iterator[str]:
     where = f"{inspector.dialect.name}_where"
     found = {str(index["name"]): index.get("dialect_options", {}) for index in inspector.get_indexes(table.name)}
     for index in sorted(table.indexes, key=lambda one: str(one.name)):
-        expected, there = _plain(index.kwargs.get(where)), _plain(found.get(str(index.name), {}).get(where))
-        if expected != there:
-            yield f"index {index.name} is over rows with {there or 'anything'}, not {expected or 'anything'}"
+        expected, there = index.kwargs.get(where), found.get(str(index.name), {}).get(where)
+        if _plain(expected) != _plain(there):
+            yield f"index {index.name} is over {_rows(there)}, not {_rows(expected)}"
+
+
+def _rows(condition: Any) -> str:
+    return "all rows" if condition is None else f"rows with {condition}"
 
 
 def _conditions_of_rows(inspector: Inspector, table: Table) -> Iterator[str]:
     """Checks that are gone, or are others."""
-    found = {str(one["name"]): _plain(one["sqltext"]) for one in inspector.get_check_constraints(table.name)}
+    found = {str(one["name"]): one["sqltext"] for one in inspector.get_check_constraints(table.name)}
     for check in table.constraints:
-        if isinstance(check, CheckConstraint) and (there := found.get(str(check.name))) != _plain(check.sqltext):
-            yield f"check {check.name} of {table.name} is {there or 'gone'}, not {_plain(check.sqltext)}"
+        if isinstance(check, CheckConstraint) and _plain(there := found.get(str(check.name))) != _plain(check.sqltext):
+            yield f"check {check.name} of {table.name} is {there or 'gone'}, not {check.sqltext}"
 
 
 def _plain(condition: Any) -> str:

@@ -48,7 +48,7 @@ ALIVE = "CREATE UNIQUE INDEX uq_searches_alive ON searches (key, seed, max_secon
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
-        (f"DROP INDEX uq_searches_alive; {ALIVE}", "uq_searches_alive is over rows with anything"),
+        (f"DROP INDEX uq_searches_alive; {ALIVE}", "uq_searches_alive is over all rows, not rows with state IN"),
         (f"DROP INDEX uq_searches_alive; {ALIVE} WHERE state = 'queued'", "uq_searches_alive is over rows with"),
         ("DROP INDEX ix_plans_mfu_id", "ix_plans_mfu_id"),
         ("ALTER TABLE measurements ADD COLUMN more TEXT", "more"),
