@@ -106,10 +106,11 @@ def _serve(image: Image, served: list[str], health: list[str], options: dict[str
     try:
         _until_healthy(image, health, options, process)
         base = f"http://127.0.0.1:{port}"
-        _get(f"{base}/readyz", None)
         answer = json.loads(_get(f"{base}/v1/searches", key, _QUESTION))
         if answer.get("status") != "optimal":
             raise Broken(f"a question is not answered: {json.dumps(answer)[:500]}")
+        # Not before: a process that searches may start later than the server.
+        _get(f"{base}/readyz", None)
         page = _get(f"{base}/searches/{answer['id']}", key).decode()
         sheet = page.partition('rel="stylesheet" href="')[2].partition('"')[0]
         if "Proven best" not in page or not _get(base + sheet, None):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from random import Random
+from string import ascii_letters
 from typing import Any
 from zlib import crc32
 
@@ -17,9 +19,17 @@ import schemathesis
 
 _KNOWN: dict[str, Any] = json.loads(os.environ["FUZZ_KNOWN"])
 _ID_LENGTH = 32
+# More than an index of PostgreSQL holds, and nothing that it could make shorter.
+_LONG = "".join(Random(1).choices(ascii_letters, k=9_000))
 _CHOICES: dict[str, tuple[Any, ...]] = {
-    "model": ("llama-3-8b", "llama-3.1-70b", _KNOWN["model"]),
-    "cluster": ("dgx-h100", "rtx4090-1", {"name": "ours", "extends": "dgx-h100"}),
+    "model": ("llama-3-8b", "llama-3.1-70b", _KNOWN["model"], _KNOWN["model"] | {"name": _LONG}),
+    "cluster": (
+        "dgx-h100",
+        "rtx4090-1",
+        {"name": "ours", "extends": "dgx-h100"},
+        {"name": _LONG, "extends": "dgx-h100"},
+        {"name": "ours", "extends": "dgx-h100", "accelerator": {"extends": "h100-sxm5-80gb", "name": _LONG}},
+    ),
     "precision": ("bf16", "fp8"),
     "optimizer": ("adamw",),
     "framework": ("megatron-core", "torchtitan"),
