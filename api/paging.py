@@ -15,6 +15,7 @@ from costmodel.fingerprint import digest
 
 Place = tuple[Any, str]
 Filters = Mapping[str, Any]
+NEWEST_FIRST = "-created_at"
 _NONE: Filters = {}
 _ID = re.compile(r"[0-9a-f]{32}")
 

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from api.auth import KeyFirst, Reader, Writer
 from api.conditional import FOR_EVER, body_of, conditional
 from api.idempotency import IdempotencyKey, Once, replayed
-from api.paging import cursor_of, place_of
+from api.paging import NEWEST_FIRST, cursor_of, place_of
 from api.problems import ProblemRaised, not_found
 from api.routes.common import Served, now, problems
 from api.schemas.answers import Measurement, MeasurementList
@@ -19,8 +19,6 @@ from api.schemas.requests import MeasurementBody
 from api.translation import listed_measurement, measurement, measurement_record
 
 router = APIRouter(prefix="/v1/measurements", tags=["measurements"], route_class=KeyFirst)
-
-_NEWEST_FIRST = "-created_at"
 
 
 @router.post(
@@ -65,12 +63,12 @@ def list_measurements(
     request: Request, state: Served, principal: Reader, query: Annotated[MeasurementsQuery, Query()]
 ) -> Response:
     """Filtered by plan, scenario, job and status. Environments and logs are told one by one."""
-    place = place_of(query.cursor, _NEWEST_FIRST, query.filters, by_time=True)
+    place = place_of(query.cursor, NEWEST_FIRST, query.filters, by_time=True)
     with state.store.reading() as repos:
         page = repos.measurements.list(**query.filters, after=place, limit=query.limit)
         plans = {plan.id: plan for plan in repos.plans.get_many([item.plan_id for item in page.items])}
     items = [listed_measurement(item, plans[item.plan_id]) for item in page.items]
-    further = cursor_of(page.next, _NEWEST_FIRST, query.filters)
+    further = cursor_of(page.next, NEWEST_FIRST, query.filters)
     return conditional(request, body_of(MeasurementList(items=items, next=further)))
 
 

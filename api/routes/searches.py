@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from api.auth import KeyFirst, Principal, Reader, Writer
 from api.conditional import FOR_EVER, body_of, conditional
 from api.idempotency import REPLAYED, IdempotencyKey, Once
-from api.paging import cursor_of, place_of
+from api.paging import NEWEST_FIRST, cursor_of, place_of
 from api.preferences import wait_of
 from api.problems import ProblemRaised, not_found
 from api.questions import search_request
@@ -30,7 +30,6 @@ from planner.stored.answers import stored_answer
 router = APIRouter(prefix="/v1/searches", tags=["searches"], route_class=KeyFirst)
 
 _RETRY_AFTER = {"Retry-After": "1"}
-_NEWEST_FIRST = "-created_at"
 
 Prefer = Annotated[
     str | None,
@@ -48,6 +47,14 @@ async def _wait(request: Request, state: Served, prefer: Prefer = None) -> float
 
 
 Wait = Annotated[float | None, Depends(_wait)]
+CacheControl = Annotated[
+    str | None,
+    Header(
+        alias="Cache-Control",
+        description="`no-cache`: search again where a deadline cut the stored answer. Proven answers stay.",
+        examples=["no-cache"],
+    ),
+]
 
 
 _LINKS = {
@@ -79,6 +86,7 @@ async def create_search(
     principal: Writer,
     wait: Wait = None,
     key: IdempotencyKey = None,
+    cache_control: CacheControl = None,
 ) -> Response:
     """What was answered before is answered at once; otherwise follow ``Location``, or ask with ``Prefer: wait=N``.
 
@@ -86,7 +94,8 @@ async def create_search(
     is sent again with its key gets the same search as it stands then.
     """
     once = Once(state.store, principal, key, "POST /v1/searches", body)
-    search, again = await run_in_threadpool(_ask_once, once, body, state, principal)
+    anew = cache_control is not None and "no-cache" in cache_control.lower()
+    search, again = await run_in_threadpool(_ask_once, once, body, state, principal, anew)
     headers = {"Location": _path_of(search.id), **({REPLAYED: "true"} if again else {})}
     if wait is not None and search.state not in OVER:
         search = await _wait_for(request, state, search.id, wait)
@@ -97,22 +106,24 @@ async def create_search(
     return Response(content, 202, headers | _RETRY_AFTER, "application/json")
 
 
-def _ask_once(once: Once, body: SearchBody, state: State, principal: Principal) -> tuple[records.Search, bool]:
+def _ask_once(
+    once: Once, body: SearchBody, state: State, principal: Principal, anew: bool
+) -> tuple[records.Search, bool]:
     """The search, and whether this very request had asked for it before."""
     earlier = once.claim()
     if earlier is not None:
         return look_up(state, str(earlier.headers["location"]).rpartition("/")[2]), True
     with once.or_forgotten():
-        search = _ask(body, state, principal)
+        search = _ask(body, state, principal, anew)
         # Where it is, and not how it stands, which changes; and answers may have many megabytes.
         once.keep(Response(status_code=202, headers={"Location": _path_of(search.id)}))
     return search, False
 
 
-def _ask(body: SearchBody, state: State, principal: Principal) -> records.Search:
+def _ask(body: SearchBody, state: State, principal: Principal, anew: bool) -> records.Search:
     request = search_request(body, state.settings)
     most = state.settings.most_waiting
-    asked = ask(state.store, request, now=now(), created_by=principal.id, most_waiting=most)
+    asked = ask(state.store, request, now=now(), created_by=principal.id, most_waiting=most, anew=anew)
     done = asked.search.state == "done"
     state.metrics.questions.labels("stored" if done and asked.stored else "joined" if asked.stored else "new").inc()
     if asked.search.state == "queued":
@@ -141,10 +152,10 @@ def list_searches(
     request: Request, state: Served, principal: Reader, query: Annotated[SearchesQuery, Query()]
 ) -> Response:
     """Filtered by state, status, model and cluster."""
-    place = place_of(query.cursor, _NEWEST_FIRST, query.filters, by_time=True)
+    place = place_of(query.cursor, NEWEST_FIRST, query.filters, by_time=True)
     with state.store.reading() as repos:
         page = repos.searches.list(**query.filters, after=place, limit=query.limit)
-    further = cursor_of(page.next, _NEWEST_FIRST, query.filters)
+    further = cursor_of(page.next, NEWEST_FIRST, query.filters)
     return conditional(request, body_of(SearchList(items=[listed_search(item) for item in page.items], next=further)))
 
 

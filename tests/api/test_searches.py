@@ -243,3 +243,18 @@ def _found_nothing(scenario: str) -> records.SearchResult:
         details=details,
         plans=[],
     )
+
+
+def test_an_answer_that_a_deadline_cut_can_be_asked_for_anew(client: httpx.Client) -> None:
+    asked = lasting(max_seconds=0.5, top=1000)
+    first = ask(client, asked).json()
+    assert first["state"] == "done"
+    assert not first["proven_top_k"]
+    assert ask(client, asked).json()["id"] == first["id"]
+    anew = ask(client, asked, **{"Cache-Control": "no-cache"}).json()
+    assert anew["id"] != first["id"]
+
+    proven = answered(client)
+    again = {"model": "llama-3-8b", "cluster": "dgx-h100", "devices": 16, "global_batch_size": 64, "top": 3}
+    again["seq_len"] = proven["scenario"]["seq_len"]
+    assert ask(client, again, **{"Cache-Control": "no-cache"}).json()["id"] == proven["id"]
