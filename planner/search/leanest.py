@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from planner.search.rows import expand, rows_of
 from planner.search.space import Columns, legal_zero_stages, recompute_policies
 
 _NEAREST = 50
+_MESHES_IN_A_BLOCK = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,27 +28,43 @@ class LeanestPlans:
     plans: PlanTable
 
 
-def unfit_meshes(request: SearchRequest, f: Facts, meshes: Columns, may_fit: Bools, usable: float) -> Bools:
-    """The meshes of which no plan fits into ``usable`` bytes.
+def unfit_meshes(
+    request: SearchRequest, f: Facts, meshes: Columns, may_fit: Bools, usable: float, late: Callable[[], bool]
+) -> Bools | None:
+    """The meshes of which no plan fits into ``usable`` bytes; None when ``late`` became true in the middle.
 
     Args:
         may_fit: what a relaxation could not rule out.
     """
     unfit = ~may_fit
-    doubtful = np.flatnonzero(may_fit)
-    for search in (_usually_leanest, _leanest):
-        if len(doubtful):
-            peaks = search(request, f, _take(meshes, doubtful)).peak_bytes
-            unfit[doubtful] = peaks > usable
-            doubtful = doubtful[peaks > usable]
+    for block in _blocks(np.flatnonzero(may_fit)):
+        doubtful = block
+        for search in (_usually_leanest, _leanest):
+            if late():
+                return None
+            if len(doubtful):
+                peaks = search(request, f, _take(meshes, doubtful)).peak_bytes
+                unfit[doubtful] = peaks > usable
+                doubtful = doubtful[peaks > usable]
     return unfit
 
 
-def nearest_plan(request: SearchRequest, f: Facts, meshes: Columns) -> PlanTable:
-    """The plan that needs the least memory of all: a table of one row."""
-    order = np.argsort(_usually_leanest(request, f, meshes).peak_bytes, kind="stable")[:_NEAREST]
+def nearest_plan(request: SearchRequest, f: Facts, meshes: Columns, late: Callable[[], bool]) -> PlanTable | None:
+    """The plan that needs the least memory of all, a table of one row; None when ``late`` became true in the middle."""
+    peaks: list[Num] = []
+    for block in _blocks(np.arange(len(meshes["tp"]))):
+        if late():
+            return None
+        peaks.append(_usually_leanest(request, f, _take(meshes, block)).peak_bytes)
+    order = np.argsort(np.concatenate(peaks), kind="stable")[:_NEAREST]
     found = _leanest(request, f, _take(meshes, order))
     return found.plans.take(np.array([int(found.peak_bytes.argmin())]))
+
+
+def _blocks(meshes: Ints) -> Iterator[Ints]:
+    """In parts that leave time to look at the clock."""
+    for start in range(0, len(meshes), _MESHES_IN_A_BLOCK):
+        yield meshes[start : start + _MESHES_IN_A_BLOCK]
 
 
 def _take(meshes: Columns, rows: Ints) -> Columns:

@@ -17,26 +17,25 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.arrays import Bools, Ints, Num, distinct, num
-from costmodel.certainty import certainty_of
+from costmodel.arrays import Bools, Ints, Num, num
 from costmodel.facts import Facts
-from costmodel.predict import predict
-from costmodel.rules import legal_mask
 from costmodel.spec.plan import RECOMPUTES
-from costmodel.table import AXES, PlanTable, mesh_size, stage_table
+from costmodel.table import PlanTable, mesh_size
 from planner.search.bounds import RowBound, least_step_time, memory_bounds, row_bounds, with_inner, work_bound_device_s
 from planner.search.eliminate import MEMORY, Elimination, eliminate
+from planner.search.found import Found
 from planner.search.leanest import nearest_plan, unfit_meshes
 from planner.search.master import DECISIONS, Enumeration, enumerate_below
 from planner.search.objective import Objective, objective_of
-from planner.search.priced import ROUNDING, Priced, comparable
+from planner.search.priced import ROUNDING, Priced
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
-from planner.search.space import MESH_AXES, Columns, legal_zero_stages, mesh_candidates, recompute_policies
+from planner.search.space import Columns, legal_zero_stages, mesh_candidates, recompute_policies
 
 _ROWS_PER_ROUND = 256
 _ROUNDS = 12
 _PAIRS_AT_ONCE = 3000
+_ROWS_AT_ONCE = 500
 _MESHES_IN_A_BLOCK = 20_000
 _LONG_LIST = 20
 
@@ -95,8 +94,7 @@ class Search:
         self.facts = Facts.of(request.scenario)
         self.usable = float(request.scenario.usable_bytes)
         self.objective: Objective = objective_of(request)
-        self.found: dict[tuple[int, ...], Priced] = {}
-        self.considered = 0
+        self.found = Found(request, self.facts, self.objective, self.usable)
         self.started = time.monotonic()
         self.deadline = self.started + request.max_seconds
 
@@ -111,12 +109,12 @@ class Search:
             self._run_on_legal(meshes, outcome)
         else:
             outcome.proven = True
-        outcome.best = sorted(self.found.values(), key=lambda plan: plan.order)[: self.request.top]
+        outcome.best = self.found.best(self.request.top)
         outcome.best_proven |= outcome.proven
-        if outcome.best and outcome.best_proven:
-            outcome.bound = outcome.best[0].objective
-        outcome.within = self._within(outcome.best)
-        outcome.plans_considered = self.considered
+        if outcome.best:
+            outcome.bound = outcome.best[0].objective if outcome.best_proven else outcome.bound
+            outcome.within = self.found.within_interval_of(outcome.best[0])
+        outcome.plans_considered = self.found.considered
         outcome.elapsed_s = time.monotonic() - self.started
         return outcome
 
@@ -140,7 +138,7 @@ class Search:
             outcome.proven = relaxed
         else:
             all_priced = self._find_incumbents(meshes, values)
-            self._tell("incumbents", best=self._shown(self._limit(1)), plans=len(self.found))
+            self._tell("incumbents", best=self._shown(self.found.limit(1)), plans=len(self.found))
             if all_priced and relaxed:
                 outcome.proven = True
             elif relaxed:
@@ -160,26 +158,12 @@ class Search:
         """
         if outcome.proven and not self.found:
             outcome.elimination.counts[MEMORY] = len(meshes["tp"])
-            if not self._late():
-                outcome.leanest = nearest_plan(self.request, self.facts, meshes)
-        elif self._late():
-            outcome.memory_counted = False
+            outcome.leanest = nearest_plan(self.request, self.facts, meshes, self._late)
         else:
-            unfit = unfit_meshes(self.request, self.facts, meshes, may_fit, self.usable)
-            if unfit.any():
+            unfit = unfit_meshes(self.request, self.facts, meshes, may_fit, self.usable, self._late)
+            outcome.memory_counted = unfit is not None
+            if unfit is not None and unfit.any():
                 outcome.elimination.counts[MEMORY] = int(unfit.sum())
-
-    def _within(self, best: list[Priced]) -> int:
-        """Different plans priced so far whose interval, by the objective, reaches below the upper end of the best's."""
-        if not best:
-            return 0
-
-        def at(plan: Priced, sign: int) -> float:
-            _, error = certainty_of(self.request.scenario, plan.row)
-            return float(self.objective.value(num(plan.step_time_s * (1.0 + error) ** sign), num(plan.devices_used)))
-
-        highest = at(best[0], 1)
-        return sum(at(plan, -1) <= highest for plan in self.found.values())
 
     # -- relaxations ---------------------------------------------------------------------------------------------------
 
@@ -241,49 +225,77 @@ class Search:
         order = order[np.isfinite(least[order])]
         for number, start in enumerate(range(0, len(order), _ROWS_PER_ROUND)):
             some = order[start : start + _ROWS_PER_ROUND]
-            limit = self._limit(self.request.top)
+            limit = self.found.limit(self.request.top)
             enough = np.isfinite(limit) and (number >= _ROUNDS or least[some[0]] > limit)
             # The first round is priced whatever the clock says: an answer that was cut short still has a plan.
-            late = self._late() and (number > 0 or bool(self.found))
+            late = self._late() and (number > 0 or len(self.found) > 0)
             if enough or late:
                 return True
-            self._price(expand(self.request, {axis: column[some] for axis, column in rows.items()})[0])
+            self.found.price(expand(self.request, {axis: column[some] for axis, column in rows.items()})[0])
         return False
-
-    def _limit(self, k: int) -> float:
-        """Objective of the k-th best different plan so far; infinite while there are fewer."""
-        if len(self.found) < k:
-            return float("inf")
-        return sorted(plan.objective for plan in self.found.values())[k - 1]
 
     # -- master --------------------------------------------------------------------------------------------------------
 
     def _prove(self, meshes: Columns, values: Num, outcome: Outcome) -> None:
         """Prove the list; a long one may take too long, so its first plan is proven on its own before."""
-        limits = [self._limit(1)] if self.request.top > _LONG_LIST else []
-        for limit in [*limits, self._limit(self.request.top)]:
-            listed = self._master(meshes, values, limit)
-            self._price_listed(listed)
-            outcome.master_solutions = len(listed)
-            outcome.best_proven |= listed.complete
-            outcome.proven = listed.complete
-            self._tell("listed", decisions=len(listed), complete=listed.complete, best=self._shown(self._limit(1)))
+        for k in (1, self.request.top) if self.request.top > _LONG_LIST else (self.request.top,):
+            outcome.proven = self._list_below(meshes, values, k, outcome)
+            outcome.best_proven |= outcome.proven
+            best = self._shown(self.found.limit(1))
+            self._tell("listed", decisions=outcome.master_solutions, complete=outcome.proven, best=best)
+            if not outcome.proven:
+                return
 
-    def _master(self, meshes: Columns, values: Num, limit: float) -> Enumeration:
-        """Let CP-SAT list what is below the limit; nothing, and incomplete, once the deadline has passed."""
-        if self._late() or not np.isfinite(limit):
-            return Enumeration.nothing(complete=False)
-        # Bound and price are computed along different paths: a plan exactly at the limit must not be lost to rounding.
-        limit *= 1.0 + ROUNDING
-        rows, least, bounds = self._bounded_rows(meshes, *np.nonzero(values <= limit))
-        keep = np.flatnonzero(least <= limit)
-        if not len(keep):
-            return Enumeration.nothing(complete=True)
-        rows = {axis: column[keep] for axis, column in rows.items()}
-        limits = self.objective.step_time_limits(limit, rows)
-        return enumerate_below(
-            self.request, self.facts, rows, bounds.take(keep), limits, self.usable, self.deadline, self.stopped
-        )
+    def _list_below(self, meshes: Columns, values: Num, k: int, outcome: Outcome) -> bool:
+        """List and price everything that may be below the k-th best plan; True when that was all there is.
+
+        The master gets rows in blocks, the least bound first: the solver's work before its first solution grows faster
+        than the rows, and it looks at no clock in parts of it. What a block finds lowers the limit for the next, and
+        what is left is never below the first row of the next block.
+        """
+        outcome.master_solutions = 0
+        if not np.isfinite(self.found.limit(k)):
+            return False
+        flat = values.ravel()
+        below = np.flatnonzero(flat <= self._limit(k))
+        order = below[np.argsort(flat[below], kind="stable")]
+        for start in range(0, len(order), _PAIRS_AT_ONCE):
+            pairs, rest = np.split(order[start:], [_PAIRS_AT_ONCE])
+            if flat[pairs[0]] > self._limit(k):
+                return True
+            if self._late():
+                return False
+            rows, least, bounds = self._bounded_rows(meshes, *np.unravel_index(pairs, values.shape))
+            later = float(flat[rest[0]]) if len(rest) else float("inf")
+            by_bound = np.argsort(least, kind="stable")
+            for at in range(0, len(by_bound), _ROWS_AT_ONCE):
+                some = by_bound[at : at + _ROWS_AT_ONCE]
+                some = some[least[some] <= self._limit(k)]
+                if not len(some):
+                    break
+                self._raise_bound(min(float(least[some[0]]), later), outcome)
+                if self._late():
+                    return False
+                listed = self._master({axis: column[some] for axis, column in rows.items()}, bounds.take(some), k)
+                outcome.master_solutions += len(listed)
+                self._price_listed(listed)
+                if not listed.complete:
+                    return False
+        return True
+
+    def _limit(self, k: int) -> float:
+        """Up to where a plan may be the k-th best: computed along another path than the bounds, so with some room."""
+        return self.found.limit(k) * (1.0 + ROUNDING)
+
+    def _raise_bound(self, unseen: float, outcome: Outcome) -> None:
+        """Nothing that is not priced yet lies below ``unseen``."""
+        outcome.best_proven |= unseen > self._limit(1)
+        known = outcome.bound if outcome.bound is not None else 0.0
+        outcome.bound = max(known, min(unseen / (1.0 + ROUNDING), self.found.limit(1)))
+
+    def _master(self, rows: Columns, bounds: RowBound, k: int) -> Enumeration:
+        limits = self.objective.step_time_limits(self._limit(k), rows)
+        return enumerate_below(self.request, self.facts, rows, bounds, limits, self.usable, self.deadline, self.stopped)
 
     def _price_listed(self, listed: Enumeration) -> None:
         """Expand the master's decisions over layouts and CP exchanges, and price them."""
@@ -291,32 +303,4 @@ class Search:
             table, _ = expand(self.request, listed.rows())
             wanted = set(map(tuple, listed.as_rows()))
             decided = np.stack([table[axis] for axis in DECISIONS], axis=1).tolist()
-            self._price(table.take(np.array([tuple(row) in wanted for row in decided], dtype=np.bool_)))
-
-    # -- pricing -------------------------------------------------------------------------------------------------------
-
-    def _price(self, table: PlanTable) -> None:
-        """Exact prices of all legal plans of the table; the best of each family is kept."""
-        table = table.take(legal_mask(self.request.scenario, table))
-        if not len(table):
-            return
-        self.considered += len(table)
-        priced = predict(self.facts, table, stage_table(self.request.scenario, table))
-        objective = self.objective.of_plans(priced.step_time_s, table)
-        fits = np.flatnonzero(priced.peak_bytes <= self.usable)
-        ties = (priced.peak_bytes, table["recompute"], table.devices_used, comparable(objective))
-        axes = (table[axis][fits] for axis in reversed(AXES))
-        fits = fits[np.lexsort((*axes, *(column[fits] for column in ties)))]
-        family = [*(table[axis][fits] for axis in MESH_AXES), table["schedule"][fits]]
-        first, _ = distinct(family)
-        for index in fits[first].tolist():
-            plan = Priced(
-                row=table.row(index),
-                step_time_s=float(priced.step_time_s[index]),
-                peak_bytes=float(priced.peak_bytes[index]),
-                objective=float(objective[index]),
-                devices_used=int(table.devices_used[index]),
-            )
-            known = self.found.get(plan.family)
-            if known is None or plan.order < known.order:
-                self.found[plan.family] = plan
+            self.found.price(table.take(np.array([tuple(row) in wanted for row in decided], dtype=np.bool_)))
