@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from costmodel.errors import InvalidInput
+from planner.slots import MOST_SLOTS, default_slots
 
 _KEYS_VARIABLE = "PLANNER_SERVE_KEYS"
 _SLOTS_VARIABLE = "PLANNER_SLOTS"
-_MOST_SLOTS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +51,9 @@ class Settings:
         )
 
 
-def default_slots() -> int:
-    """One core is left for answering; four searches at once are enough for any machine."""
-    return max(1, min(4, (os.cpu_count() or 1) - 1))
-
-
 def _slots(text: str | None) -> int:
     if text is None:
         return default_slots()
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST_SLOTS:
-        raise InvalidInput(_SLOTS_VARIABLE, text, f"a whole number in 1..{_MOST_SLOTS} is expected")
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_SLOTS:
+        raise InvalidInput(_SLOTS_VARIABLE, text, f"a whole number in 1..{MOST_SLOTS} is expected")
     return int(text)

@@ -14,9 +14,9 @@ import typer
 from costmodel.catalog import folders
 from costmodel.errors import InvalidInput, PlannerError
 from planner.cli.exits import tell
+from planner.cli.service_options import check_service_options
 from planner.loopback import is_loopback
 
-_LEVELS = ("debug", "info", "warning", "error")
 _CLOSES_WITHIN_S = 10
 _BACKLOG = 1024
 _LAST_PORT = 65_535
@@ -42,12 +42,9 @@ def serve(
 
     Exit codes: 0 stopped, 2 bad input, 5 failed.
     """
-    if log_level not in _LEVELS:
-        raise InvalidInput("log-level", log_level, f"one of {', '.join(_LEVELS)} is expected")
+    check_service_options(slots, log_level)
     if not 0 <= port <= _LAST_PORT:
         raise InvalidInput("port", port, f"it must lie in 0..{_LAST_PORT}")
-    if slots is not None and not 1 <= slots <= 64:
-        raise InvalidInput("slots", slots, "it must lie in 1..64")
     needs_keys = require_keys or not is_loopback(host)
     folders.user_dir()
     _check_store(needs_keys=needs_keys, host=host)

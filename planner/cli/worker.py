@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging.config
-import os
 import queue
 import signal
 from typing import Annotated
@@ -12,11 +11,10 @@ import typer
 
 from costmodel.errors import InvalidInput
 from planner.cli.exits import tell
+from planner.cli.service_options import check_service_options
+from planner.slots import default_slots
 
-_MOST_SLOTS = 64
-_SLOTS_BY_DEFAULT = 4
 _GRACE_S = 10.0
-_LEVELS = ("debug", "info", "warning", "error")
 
 
 def worker(
@@ -31,10 +29,7 @@ def worker(
 
     Exit codes: 0 stopped, 2 bad input, 5 failed.
     """
-    if log_level not in _LEVELS:
-        raise InvalidInput("log-level", log_level, f"one of {', '.join(_LEVELS)} is expected")
-    if slots is not None and not 1 <= slots <= _MOST_SLOTS:
-        raise InvalidInput("slots", slots, f"it must lie in 1..{_MOST_SLOTS}")
+    check_service_options(slots, log_level)
 
     from db.urls import database_url
 
@@ -46,7 +41,7 @@ def worker(
             "several processes need PostgreSQL: set PLANNER_DATABASE_URL=postgresql://...; on SQLite, planner serve "
             "does its searches itself",
         )
-    _run(slots or max(1, min((os.cpu_count() or 1) - 1, _SLOTS_BY_DEFAULT)), log_level)
+    _run(slots or default_slots(), log_level)
 
 
 def _run(slots: int, log_level: str) -> None:
