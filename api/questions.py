@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from api.schemas.requests import PredictionItem, ScenarioFields, SearchBody
 from api.schemas.text import LONGEST_LINE, LONGEST_NAME, PRINTABLE, is_printable
 from api.settings import Settings
-from costmodel.catalog import folders
 from costmodel.catalog.cluster_catalog import named_cluster, parse_cluster
 from costmodel.catalog.model_catalog import named_model, parse_model
 from costmodel.errors import InvalidInput
@@ -92,7 +90,7 @@ def _check_conditions(field: str, conditions: list[str]) -> None:
 
 def _model(given: str | dict[str, Any]) -> ModelSpec:
     if isinstance(given, str):
-        return _catalog_model(given, folders.user_dir())
+        return named_model(given)
     try:
         model = parse_model(given)
     except InvalidInput as error:
@@ -121,9 +119,3 @@ def _check_text(field: str, text: str, longest: int = LONGEST_NAME) -> None:
     """Of what is stored: indexes hold no long texts, and lists show no others than printable ones."""
     if len(text) > longest or not is_printable(text):
         raise InvalidInput(field, text, f"{PRINTABLE}, at most {longest}")
-
-
-# Keyed by the user's directory as well, since a name may mean something else there.
-@lru_cache(maxsize=256)
-def _catalog_model(name: str, user_dir: object) -> ModelSpec:
-    return named_model(name)

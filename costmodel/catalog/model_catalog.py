@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -69,9 +70,14 @@ def parse_model(data: Mapping[str, Any], name: str = "") -> ModelSpec:
 
 
 def _in_catalog(name: str) -> ModelSpec | None:
+    return None if folders.find("model", name) is None else _model(name.strip().lower(), folders.user_dir())
+
+
+# Cached by the user's directory as well, since a name may mean something else there.
+@lru_cache(maxsize=256)
+def _model(name: str, user_dir: Path | None) -> ModelSpec:
     entry = folders.find("model", name)
-    if entry is None:
-        return None
+    assert entry is not None, "_in_catalog looks before it asks"
     source = _packaged_sources().get(entry.name, "") if entry.packaged else str(entry.file)
     return model_of(read_mapping(entry.file, _FIELD), entry.name, source)
 
