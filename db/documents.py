@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import isfinite
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from costmodel.errors import InvalidInput
-from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
+from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Offload, Plan
 from costmodel.spec.validation import build
 from db.column_types import is_storable
 from db.tables import MEASURED_STATUSES, SEARCH_STATES
@@ -22,8 +22,7 @@ Row = Mapping[str, Any]
 
 _DEEPEST = 50
 _STATUSES = ("optimal", "feasible", "infeasible", "unknown")
-_OBJECTIVES = ("step_time", "cost", "fewest_devices")
-_OFFLOADS = ("none", "optimizer", "activations", "parameters")
+Objective = Literal["step_time", "cost", "fewest_devices"]
 _ID = r"^[0-9a-f]{32}$"
 
 
@@ -51,7 +50,7 @@ class _ScenarioWords(_Document):
 class _Question(_Document):
     scenario: _ScenarioWords
     min_free_bytes: int | None
-    objective: Literal["step_time", "cost", "fewest_devices"]
+    objective: Objective
     price_per_device_hour: float | None
     pins: list[str]
     forbids: list[str]
@@ -175,7 +174,7 @@ def _check_scenario(row: Row) -> None:
 def _check_search(row: Row) -> None:
     table = "searches"
     _word(table, row, "state", SEARCH_STATES)
-    _word(table, row, "objective", _OBJECTIVES)
+    _word(table, row, "objective", get_args(Objective))
     _dict(table, row, "question")
     build(_Question, row["question"], f"{table}.question")
     _at_least(0, table, row, "attempt", "seed")
@@ -204,7 +203,7 @@ def _check_plan(row: Row) -> None:
     _word(table, row, "cp_comm_type", CP_COMM_TYPES)
     _word(table, row, "schedule", SCHEDULES)
     _word(table, row, "recompute", RECOMPUTES)
-    _word(table, row, "offload", _OFFLOADS)
+    _word(table, row, "offload", get_args(Offload))
     if row["step_time_s"] <= 0:
         raise InvalidInput(f"{table}.step_time_s", row["step_time_s"], "it must be above 0")
 

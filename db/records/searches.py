@@ -44,27 +44,10 @@ class NewSearch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
-    """A search as it stands. Answer fields are None until it is done.
+class Search(NewSearch):
+    """A search as it stands. Answer fields are None until it is done."""
 
-    Attributes:
-        scenario: None in lists only, where ``scenario_id`` and the names suffice.
-    """
-
-    id: str
-    key: str
-    problem_key: str
-    scenario_id: str
-    calibration_id: str
     calibration: str
-    cost_model_version: str
-    search_version: str
-    question: Json
-    objective: str
-    top: int
-    max_seconds: float
-    seed: int
-    created_by: str | None
     state: SearchState
     attempt: int
     owner: str | None
