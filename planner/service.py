@@ -1,7 +1,7 @@
-"""The use cases: what a command line or a request asks, and what it gets. The only place that joins search and store.
+"""The use cases that join search and store; nothing else does.
 
-``suggest`` searches here and now. ``ask`` and ``answer`` are for questions that are remembered: a stored answer is
-given again, a new question waits in the store for a process that searches (``planner.running``).
+``ask`` gives a stored answer again, or lets a new question wait in the store for a process that searches
+(``planner.running``). ``remembered`` and ``remember`` are for whoever searches by himself.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ from costmodel.fingerprint import cost_model_version, plan_document_id
 from db import records
 from db.store import Store
 from planner.check.check import Checked
-from planner.question import Question
-from planner.resolving import request_of
-from planner.search.answer import answer_to
 from planner.search.request import SearchRequest
 from planner.stored.answers import stored_answer
 from planner.stored.questions import new_search
@@ -41,15 +38,6 @@ class Asked:
 
     search: records.Search
     stored: bool
-
-
-def suggest(question: Question) -> Json:
-    """Ranked plans, or why there are none: the JSON of ``suggest --json``.
-
-    Raises:
-        InvalidInput: a field is unusable; nothing was searched.
-    """
-    return answer_to(request_of(question))
 
 
 def ask(

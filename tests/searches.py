@@ -9,6 +9,9 @@ import numpy as np
 
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import RECOMPUTES
+from planner import resolving
+from planner.question import Question
+from planner.search.answer import answer_to
 from planner.search.constraints import Constraints
 from planner.search.eliminate import eliminate
 from planner.search.request import SearchRequest
@@ -28,3 +31,8 @@ def every_row(request: SearchRequest) -> Columns:
     meshes = {axis: column[legal] for axis, column in candidates.items()}
     mesh, recompute = (grid.ravel() for grid in np.indices((int(legal.sum()), len(RECOMPUTES))))
     return rows_of(request, meshes, recompute, mesh)[0]
+
+
+def suggest(question: Question) -> dict[str, Any]:
+    """The answer of ``planner suggest --json``."""
+    return answer_to(resolving.request_of(question))

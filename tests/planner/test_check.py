@@ -20,9 +20,9 @@ from costmodel.stages import Layout
 from costmodel.table import PlanTable
 from planner.question import Question
 from planner.search.answer import predictions
-from planner.service import suggest
 from tests.checks import SCENARIO, checked, slugs, write_plan
 from tests.scenarios import padded_vocab, plan_row, scenario_of
+from tests.searches import suggest
 
 CAPACITY = load_cluster("dgx-h100").accelerator.memory_bytes
 

@@ -27,9 +27,9 @@ from costmodel.scenario import Scenario
 from costmodel.spec.model import ModelSpec
 from costmodel.spec.workload import Workload
 from planner.question import Question
-from planner.service import suggest
 from tests.plans import finished, slugs
 from tests.scenarios import UNCALIBRATED, plan_row
+from tests.searches import suggest
 
 GIB = 2**30
 GB = 1e9
