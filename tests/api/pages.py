@@ -20,8 +20,8 @@ from db.records import NewSearch
 from db.store import Store
 from planner.question import Question
 from planner.resolving import request_of
+from planner.search.answer import answer_to
 from planner.search.request import SearchRequest
-from planner.service import answer_to
 from planner.stored.questions import new_search
 from planner.stored.records import calibration_record, result_of, scenario_record
 from tests.databases import PostgresServer
