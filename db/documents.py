@@ -90,10 +90,32 @@ class _Details(_Document):
     search: _SearchFacts
 
 
+class _Utilisation(_Document):
+    mfu: float
+    hfu: float
+    attention: Literal["causal"]
+    peak: str
+    peak_flops_per_s: float
+    parameters: int
+    model_flops_per_token: float
+    hardware_flops_per_token: float
+    model_flops_per_step: float
+    model_flops_per_s_per_device: float
+    tokens_per_s: float
+    mfu_parameters_only: float
+    mfu_full_attention: float
+    mfu_bf16_peak: float | None
+
+
+class _PredictionDetails(_Document):
+    utilisation: _Utilisation | None = None
+
+
 class _Prediction(_Document):
     time: dict[str, float]
     memory_stages: Annotated[list[dict[str, int]], Field(min_length=1)]
     provenance: Literal["analytic", "calibrated", "measured"]
+    details: _PredictionDetails | None
 
 
 class _Named(_Document):
@@ -213,7 +235,8 @@ def _check_document(row: Row) -> None:
 
 
 def _check_prediction(row: Row) -> None:
-    found = {name: row[name] for name in _Prediction.model_fields}
+    # A file of an older planner has no details.
+    found = {name: row.get(name) for name in _Prediction.model_fields}
     build(_Prediction, found, "predictions")
 
 

@@ -1,6 +1,6 @@
 """The file that carries a store from one database to another: JSON Lines, read and written a line at a time.
 
-    {"format": "parallelism-planner", "version": 1, "revision": "0002", "planner": "0.1.0"}
+    {"format": "parallelism-planner", "version": 1, "revision": "0003", "planner": "0.1.0"}
     {"table": "models", "row": {"id": "...", "name": "...", ...}}
     ...
     {"rows": 1234}

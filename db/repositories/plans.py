@@ -95,6 +95,10 @@ _OF_SEARCH = (
     .where(SearchPlanRow.search_id == bindparam("search_id"))
     .order_by(SearchPlanRow.rank)
 )
+# Fields of a prediction that tables have columns for; the others lie together in one.
+_IN_COLUMNS = frozenset(
+    {"step_time_s", "step_time_interval_s", "tokens_per_s_per_device", "mfu", "hfu", "time", "memory", "provenance"}
+)
 
 
 def _columns(plan: Plan) -> Json:
@@ -125,6 +129,7 @@ def _prediction_columns(plan: Plan) -> Json:
         "provenance": prediction["provenance"],
         "time": prediction["time"],
         "memory_stages": prediction["memory"]["stages"],
+        "details": {name: value for name, value in prediction.items() if name not in _IN_COLUMNS} or None,
     }
     # What has no column would be lost without a word.
     figures = {name: prediction[name] for name in ("step_time_s", "tokens_per_s_per_device", "mfu")}
@@ -154,6 +159,7 @@ def _prediction(found: Json) -> Json:
         "tokens_per_s_per_device": found["tokens_per_s_per_device"],
         "mfu": found["mfu"],
         "hfu": found["hfu"],
+        **(found["details"] or {}),
         "time": found["time"],
         "memory": {
             "peak_bytes": found["peak_bytes"],

@@ -76,3 +76,5 @@ class PredictionRow(Base):
     provenance: Mapped[str]
     time: Mapped[dict[str, Any]]
     memory_stages: Mapped[list[Any]]
+    # Everything of the prediction that is only shown: how its utilisation is defined, say. None before there was any.
+    details: Mapped[dict[str, Any] | None]

@@ -71,7 +71,7 @@ def price(scenario: Scenario, plan: Plan) -> Pricing:
     else:
         full = predict_stages(facts, PlanTable.of_rows([row]), stages)
         share = float(plan.recompute == "full")
-    (prediction,) = in_words(scenario, facts, PlanTable.of_rows([row]), full, num([share]))
+    (prediction,) = in_words(scenario, PlanTable.of_rows([row]), full, num([share]))
     memory = {name: term[0] for name, term in full.memory.items()}
     step, bytes_ = float(full.step_time_s[0]), total(memory)
     return Pricing(

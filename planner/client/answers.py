@@ -70,6 +70,25 @@ class Memory(Told):
     stages: tuple[dict[str, int], ...]
 
 
+class Utilisation(Told):
+    """MFU and HFU with the definition that they are counted by, and other conventions beside them."""
+
+    mfu: float
+    hfu: float
+    attention: str
+    peak: str
+    peak_flops_per_s: float
+    parameters: int
+    model_flops_per_token: float
+    hardware_flops_per_token: float
+    model_flops_per_step: float
+    model_flops_per_s_per_device: float
+    tokens_per_s: float
+    mfu_parameters_only: float
+    mfu_full_attention: float
+    mfu_bf16_peak: float | None
+
+
 class Prediction(Told):
     """What the cost model says of a plan; ``time`` has seconds by term, which sum to ``step_time_s``."""
 
@@ -78,6 +97,7 @@ class Prediction(Told):
     tokens_per_s_per_device: float
     mfu: float
     hfu: float
+    utilisation: Utilisation | None = None
     time: dict[str, float]
     memory: Memory
     provenance: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from threading import Event
 from typing import Any
 
@@ -9,13 +10,14 @@ from costmodel.arrays import Num, num
 from costmodel.certainty import certainty_of, interval_of
 from costmodel.facts import Facts
 from costmodel.fingerprint import calibration_id, cost_model_version, plan_id, scenario_id
-from costmodel.flops import model_flops_per_token, recomputed_flops_per_token
+from costmodel.flops import recomputed_flops_per_token, selectively_recomputed_flops_per_token
 from costmodel.layers import total
-from costmodel.plan_rows import plan_of
+from costmodel.plan_rows import plan_of, selective_modules
 from costmodel.predict import StagePrediction, predict_stages
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import RECOMPUTES
 from costmodel.table import PlanTable, stage_table
+from costmodel.utilisation import utilisation
 from planner.search.eliminate import MEMORY, PINS
 from planner.search.objective import objective_of
 from planner.search.request import SearchRequest
@@ -31,31 +33,30 @@ def predictions(scenario: Scenario, facts: Facts, table: PlanTable) -> list[Json
     """The full breakdown of every row, in the words of the answer."""
     full = predict_stages(facts, table, stage_table(scenario, table, every_stage=True))
     recomputed = num(table["recompute"] == RECOMPUTES.index("full"))
-    return in_words(scenario, facts, table, full, recomputed)
+    return in_words(scenario, table, full, recomputed)
 
 
-def in_words(scenario: Scenario, facts: Facts, table: PlanTable, full: StagePrediction, recomputed: Num) -> list[Json]:
+def in_words(scenario: Scenario, table: PlanTable, full: StagePrediction, recomputed: Num) -> list[Json]:
     """Predictions of a table's rows in the words of the answer.
 
     Args:
         recomputed: share of the layers that run their forward pass twice.
     """
-    work, peak_flops = scenario.workload, float(facts.hardware.peak_flops)
-    model_flops = model_flops_per_token(scenario.model, work.seq_len)
     found: list[Json] = []
     for index in range(len(table)):
         step = float(full.step_time_s[index])
         provenance, error = certainty_of(scenario, table.row(index))
         devices, pp = int(table.devices_used[index]), int(table["pp"][index])
-        tokens_per_s = work.tokens_per_step / step
-        again = recomputed_flops_per_token(scenario.model, work.seq_len, float(recomputed[index]))
+        again = _recomputed_flops_per_token(scenario, int(table["recompute"][index]), float(recomputed[index]))
+        used = utilisation(scenario, step_time_s=step, devices=devices, recomputed_flops_per_token=again)
         found.append(
             {
                 "step_time_s": step,
                 "step_time_interval_s": list(interval_of(step, error)),
-                "tokens_per_s_per_device": tokens_per_s / devices,
-                "mfu": model_flops * tokens_per_s / (devices * peak_flops),
-                "hfu": (model_flops + again) * tokens_per_s / (devices * peak_flops),
+                "tokens_per_s_per_device": used.tokens_per_s / devices,
+                "mfu": used.mfu,
+                "hfu": used.hfu,
+                "utilisation": asdict(used),
                 "time": {name: float(part[index]) for name, part in full.time.items() if part[index] != 0.0},
                 "memory": {
                     "peak_bytes": round(float(full.peak_bytes[index])),
@@ -69,6 +70,13 @@ def in_words(scenario: Scenario, facts: Facts, table: PlanTable, full: StagePred
             }
         )
     return found
+
+
+def _recomputed_flops_per_token(scenario: Scenario, recompute: int, share: float) -> float:
+    model, seq_len = scenario.model, scenario.workload.seq_len
+    if RECOMPUTES[recompute] == "selective":
+        return selectively_recomputed_flops_per_token(model, seq_len, selective_modules(scenario))
+    return recomputed_flops_per_token(model, seq_len, share)
 
 
 def status_of(outcome: Outcome) -> str:

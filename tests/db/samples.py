@@ -140,6 +140,24 @@ def prediction(step_time_s: float, stages: int = 1) -> Json:
     }
 
 
+UTILISATION: Json = {
+    "mfu": 0.4,
+    "hfu": 0.41,
+    "attention": "causal",
+    "peak": "bf16",
+    "peak_flops_per_s": 989.5e12,
+    "parameters": 7_504_924_672,
+    "model_flops_per_token": 46.6e9,
+    "hardware_flops_per_token": 47.8e9,
+    "model_flops_per_step": 6.1e15,
+    "model_flops_per_s_per_device": 395.8e12,
+    "tokens_per_s": 131072.0,
+    "mfu_parameters_only": 0.386,
+    "mfu_full_attention": 0.414,
+    "mfu_bf16_peak": None,
+}
+
+
 def new_search(of: Scenario, **how: Any) -> NewSearch:
     """A question about a scenario."""
     calibration = how.pop("calibration", CALIBRATION)

@@ -13,7 +13,7 @@ from costmodel.errors import InvalidInput
 from db.importing import import_lines
 from db.importing import lines_of as importable
 from db.store import Store
-from tests.db.samples import question, result
+from tests.db.samples import UTILISATION, question, result
 from tests.db.transfers import NOW, SCENARIO, changed, fill, lines_of, take
 
 
@@ -48,7 +48,7 @@ def _twice(lines: list[str]) -> list[str]:
         (lambda lines: ["{}"], "line 1: a file that planner db export wrote"),
         (lambda lines: ["not even JSON"], "line 1: a file that planner db export wrote"),
         (lambda lines: [lines[0].replace('"version": 1', '"version": 2'), *lines[1:]], "newer planner"),
-        (lambda lines: [lines[0].replace("0002", "9999"), *lines[1:]], "newer planner"),
+        (lambda lines: [lines[0].replace("0003", "9999"), *lines[1:]], "newer planner"),
         (_without_the_end, "cut off"),
         (_cut_off, "line 6: it must be JSON"),
         (_a_row_less, "cut off"),
@@ -91,6 +91,13 @@ QUESTION, DETAILS = question(SCENARIO), result(SCENARIO).details
 @pytest.mark.parametrize(
     ("table", "values", "told"),
     [
+        ("predictions", {"details": 5}, "predictions.details: a mapping"),
+        ("predictions", {"details": {"utilisation": {}}}, "predictions.details.utilisation.mfu: "),
+        (
+            "predictions",
+            {"details": {"utilisation": UTILISATION | {"mfu": "x"}}},
+            "predictions.details.utilisation.mfu",
+        ),
         ("searches", {"state": "dreaming"}, "searches.state: one of queued"),
         ("searches", {"objective": "fun"}, "searches.objective: one of step_time"),
         ("searches", {"question": "x"}, "searches.question: an object is expected"),

@@ -9,7 +9,7 @@ import pytest
 
 from costmodel.errors import InvalidInput
 from db.store import Store
-from tests.db.samples import CALIBRATION, NOON, keep, later, other_calibration, plan, prediction, scenario
+from tests.db.samples import CALIBRATION, NOON, UTILISATION, keep, later, other_calibration, plan, prediction, scenario
 
 SCENARIO = scenario()
 
@@ -54,6 +54,16 @@ def test_what_is_there_stays_as_it_is(store: Store) -> None:
         assert repos.calibrations.get(CALIBRATION.id) == CALIBRATION
 
 
+def test_what_is_only_shown_of_a_prediction_comes_back_too(store: Store) -> None:
+    plain = plan(SCENARIO, 2, 1.5)
+    told = replace(plain, prediction=plain.prediction | {"utilisation": UTILISATION, "later": [1, {"more": None}]})
+    keep(store, SCENARIO)
+    with store.writing() as repos:
+        repos.plans.put([told])
+    with store.reading() as repos:
+        assert repos.plans.get(told.id) == told
+
+
 def test_a_plan_comes_back_to_the_last_digit_and_in_order(store: Store) -> None:
     one = plan(SCENARIO, 4, 0.1 + 0.2, pp=2)
     keep(store, SCENARIO)
@@ -90,8 +100,9 @@ def test_a_stored_plan_is_never_changed(store: Store) -> None:
 def test_a_prediction_with_a_field_that_has_no_place_is_not_cut(store: Store) -> None:
     one = plan(SCENARIO)
     keep(store, SCENARIO)
+    memory = {**one.prediction["memory"], "host_bytes": 7}
     with pytest.raises(ValueError, match="no place"), store.writing() as repos:
-        repos.plans.put([replace(one, prediction={**one.prediction, "goodput": 0.9})])
+        repos.plans.put([replace(one, prediction={**one.prediction, "memory": memory})])
     with store.reading() as repos:
         assert repos.plans.get(one.id) is None
 

@@ -114,7 +114,7 @@ def test_another_study_of_the_same_name_stops_the_import(store: Store, tmp_path:
 
 def test_a_file_of_an_older_revision_may_lack_what_came_later(store: Store) -> None:
     fill(store)
-    lines = [lines_of(store)[0].replace("0002", "0001")]
+    lines = [lines_of(store)[0].replace("0003", "0001")]
     for line in lines_of(store)[1:]:
         found = json.loads(line)
         if found.get("table") == "measurements":

@@ -85,6 +85,35 @@ class Memory(Answer):
     """Bytes by term, for every pipeline stage."""
 
 
+class Utilisation(Answer):
+    """How well the devices that are used are used, and by which definition."""
+
+    mfu: float
+    hfu: float
+    attention: Literal["causal"]
+    """How the model FLOPs count attention: the half of the scores that a causal mask leaves."""
+    peak: str
+    """The number format whose dense peak `mfu` and `hfu` are held against: that of the large matrix products."""
+    peak_flops_per_s: float
+    """That peak, of one device."""
+    parameters: int
+    """N of 6 N: what one token multiplies with, the active experts and the head but no input embedding."""
+    model_flops_per_token: float
+    hardware_flops_per_token: float
+    """Model FLOPs and those that recomputation runs again."""
+    model_flops_per_step: float
+    model_flops_per_s_per_device: float
+    """What is quoted as TFLOP/s per GPU, in FLOP/s."""
+    tokens_per_s: float
+    """Of the whole job."""
+    mfu_parameters_only: float
+    """Counted as 6 N, without attention."""
+    mfu_full_attention: float
+    """Counted with the whole score matrix, as PaLM and Megatron do."""
+    mfu_bf16_peak: float | None
+    """As `mfu`, against the bf16 peak; null on a device without bf16."""
+
+
 class Prediction(Answer):
     """What the cost model says of a plan."""
 
@@ -98,6 +127,8 @@ class Prediction(Answer):
     """Model FLOPs utilization, a share of 1."""
     hfu: float
     """The same with what is recomputed counted as well."""
+    utilisation: Utilisation | Absent = None
+    """What `mfu` and `hfu` count, and other conventions beside them; absent in answers stored before it was told."""
     time: dict[str, float]
     """Seconds by term; they sum to step_time_s."""
     memory: Memory
