@@ -16,6 +16,7 @@ from costmodel.arrays import Ints, Num, num
 from costmodel.calibration.parameters import Parameters, stack
 from costmodel.errors import InvalidInput
 from costmodel.model_facts import UNBOUNDED, ModelFacts
+from costmodel.recipe_bytes import recipe_bytes
 from costmodel.scenario import Scenario
 from costmodel.spec.cluster import SCALE_UP_KINDS
 
@@ -28,6 +29,8 @@ class HardwareFacts:
     """An accelerator and its network. Tiers are padded to ``MAX_TIERS`` by repeating the outermost.
 
     Attributes:
+        peak_flops: of the large GEMMs, those of layers that stay in higher precision among them.
+        attention_peak_flops, head_peak_flops: of the attention core, and of the head.
         tier_devices: devices in one unit of each tier, innermost first; the outermost is unbounded.
         tier_bandwidth: bytes/s per device and direction, after oversubscription.
         tier_in_network: 1 where the switch reduces.
@@ -36,6 +39,7 @@ class HardwareFacts:
 
     peak_flops: Num
     attention_peak_flops: Num
+    head_peak_flops: Num
     memory_bandwidth: Num
     tier_devices: tuple[Num, ...]
     tier_bandwidth: tuple[Num, ...]
@@ -50,14 +54,35 @@ class WorkFacts:
 
     Attributes:
         param_bytes: of a parameter as the passes read it; ``kept_param_bytes``: as its rank keeps it.
+        copy_bytes: of a layer's parameter for quantised copies, while a pass uses it; ``kept_copy_bytes``: of those
+            that lie beside it all the time.
+        optimizer_bytes: of master copy and moments, where the former is not the parameter.
+        optimizer_traffic: what the optimizer step moves, over what it moves under AdamW with the usual gradients.
+        newton_schulz: iterations that the optimizer spends on every matrix; 0 where its step is elementwise.
+        gradient_wire, parameter_wire: bytes on the wire, over those of the usual reduction and gather.
+        quantise_bytes, quantise_weight_bytes: moved to quantise one activation, one parameter; 0 where nothing is.
+        quantise_alone: share of a pass that a tensor still needs whose kernel could write it quantised.
+        saved_input_bytes: of one saved element that only products read again; ``saved_twice_bytes``: what is kept
+            quantised of one whose 16-bit form is kept all the same.
     """
 
     seq_len: Num
     param_bytes: Num
     kept_param_bytes: Num
+    copy_bytes: Num
+    kept_copy_bytes: Num
     gradient_bytes: Num
     optimizer_bytes: Num
+    optimizer_traffic: Num
+    newton_schulz: Num
+    gradient_wire: Num
+    parameter_wire: Num
+    quantise_bytes: Num
+    quantise_weight_bytes: Num
+    quantise_alone: Num
     activation_bytes: Num
+    saved_input_bytes: Num
+    saved_twice_bytes: Num
     vocab_multiple: Num
     recompute_norms: Num
     recompute_activation: Num
@@ -120,9 +145,13 @@ def _hardware_facts(scenario: Scenario) -> HardwareFacts:
     padding = MAX_TIERS - len(sizes)
     if padding < 0:
         raise InvalidInput("cluster.tiers", len(sizes), f"at most {MAX_TIERS} tiers are priced")
+    peak, wide = accelerator.peak(precision.compute), accelerator.peak(precision.attention_compute)
+    # Layers that stay in higher precision take their share of the FLOPs at that rate.
+    kept = precision.kept_layer_share
     return HardwareFacts(
-        peak_flops=num(accelerator.peak(precision.compute)),
-        attention_peak_flops=num(accelerator.peak(precision.attention_compute)),
+        peak_flops=num(1.0 / ((1.0 - kept) / peak + kept / wide)),
+        attention_peak_flops=num(wide),
+        head_peak_flops=num(wide if "head" in precision.kept else peak),
         memory_bandwidth=num(accelerator.memory_bandwidth_bytes_per_s),
         tier_devices=tuple(num(size) for size in sizes + [UNBOUNDED] * padding),
         tier_bandwidth=tuple(num(rate) for rate in rates + [rates[-1]] * padding),
@@ -134,19 +163,30 @@ def _hardware_facts(scenario: Scenario) -> HardwareFacts:
 
 def _work_facts(scenario: Scenario) -> WorkFacts:
     workload, framework = scenario.workload, scenario.framework
-    precision, optimizer = workload.precision, workload.optimizer
-    modules = set(framework.selective_modules)
-    read = precision.param_bytes + precision.weight_copy_bytes
-    master = optimizer.master_bytes if precision.keeps_master else 0
-    # A master copy that is the parameter replaces what would lie beside it.
-    is_master = framework.fp32_parameters and master > 0
+    precision, quantisation = workload.precision, workload.precision.quantisation
+    modules, of = set(framework.selective_modules), recipe_bytes(scenario)
+    lower = 1.0 - precision.kept_layer_share
+    element = float(precision.activation_bytes)
+    saved = quantisation.copy_bytes if quantisation and framework.saves_quantised_inputs else None
+    gathered = quantisation.copy_bytes if quantisation and precision.name in framework.quantised_gathers else None
     return WorkFacts(
         seq_len=num(workload.seq_len),
-        param_bytes=num(read),
-        kept_param_bytes=num(master if is_master else read),
+        param_bytes=num(of.read),
+        kept_param_bytes=num(of.kept),
+        copy_bytes=num(of.copies),
+        kept_copy_bytes=num(of.kept_copies),
         gradient_bytes=num(scenario.gradient_bytes),
-        optimizer_bytes=num((0 if is_master else master) + optimizer.moment_bytes),
-        activation_bytes=num(precision.activation_bytes),
+        optimizer_bytes=num(of.optimizer),
+        optimizer_traffic=num(of.traffic_over_adamw),
+        newton_schulz=num(workload.optimizer.newton_schulz_iterations),
+        gradient_wire=num(scenario.gradient_wire_share),
+        parameter_wire=num(1.0 if gathered is None else gathered / precision.param_bytes),
+        quantise_bytes=num(quantisation.pass_bytes * lower if quantisation else 0),
+        quantise_weight_bytes=num(quantisation.weight_pass_bytes * lower if quantisation else 0),
+        quantise_alone=num(0 if quantisation and quantisation.fused else 1),
+        activation_bytes=num(element),
+        saved_input_bytes=num(element if saved is None else lower * saved + (1.0 - lower) * element),
+        saved_twice_bytes=num(0.0 if saved is None else lower * saved),
         vocab_multiple=num(framework.vocab_padding_multiple),
         recompute_norms=num("layernorm" in modules),
         recompute_activation=num("moe_act" in modules),

@@ -14,12 +14,16 @@ from costmodel.arrays import Num
 from costmodel.facts import Facts
 from costmodel.kernels import BACKWARD_OVER_FORWARD
 from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE
+from costmodel.terms.quantisation import weights_s
 from costmodel.terms.term import Outputs
 
 Parts = dict[str, Num]
 
 COMMUNICATION = "_comm"
 """Ending of the names of all parts that are communication."""
+
+QUANTISATION = "quantisation"
+"""The part of a pass that casts inputs of products to a narrower format."""
 
 POINTWISE_BACKWARD = 2.0
 """An elementwise pass reads its saved input and a gradient and writes one: about twice the forward's traffic."""
@@ -104,13 +108,16 @@ def forward_cost(f: Facts, o: Outputs) -> PassCost:
         "cp_comm": cp,
     }
     return PassCost(
-        dense=attention | {"mlp": o["dense_mlp_s"] + o["dense_activation_s"], "tp_comm": tp + tp_mlp},
+        dense=attention
+        | {"mlp": o["dense_mlp_s"] + o["dense_activation_s"], "tp_comm": tp + tp_mlp}
+        | _quantised(f, o["quantise_dense_s"]),
         moe=attention
         | {
             "experts": o["expert_mlp_s"] + o["expert_activation_s"],
             "tp_comm": tp + tp_experts,
             "ep_comm": o["ep_exchange_s"] * cal.ep_exposed_share,
-        },
+        }
+        | _quantised(f, o["quantise_moe_s"]),
         embedding={"embedding": o["embedding_s"]},
         # Softmax and cross entropy run in the forward pass and leave the gradient of the logits behind.
         head={"head": o["head_s"] + o["loss_s"]},
@@ -142,12 +149,13 @@ def backward_cost(f: Facts, o: Outputs, recompute: Num) -> PassCost:
 
     mlp = o["dense_mlp_s"] * BACKWARD_OVER_FORWARD + o["dense_activation_s"] * POINTWISE_BACKWARD
     experts = o["expert_mlp_s"] * BACKWARD_OVER_FORWARD + o["expert_activation_s"] * POINTWISE_BACKWARD
-    dense: Parts = attention | {"mlp": mlp, "tp_comm": tp + tp_mlp}
+    dense: Parts = attention | {"mlp": mlp, "tp_comm": tp + tp_mlp} | _quantised(f, o["quantise_dense_backward_s"])
     moe: Parts = attention | {
         "experts": experts,
         "tp_comm": tp + tp_experts,
         "ep_comm": o["ep_exchange_s"] * cal.ep_exposed_share,
     }
+    moe = moe | _quantised(f, o["quantise_moe_backward_s"])
     return PassCost(
         dense=dense | {"recompute": recomputed(forward.dense, again)} | _host_bound(o, forward.dense, dense),
         moe=moe | {"recompute": recomputed(forward.moe, again_moe)} | _host_bound(o, forward.moe, moe),
@@ -155,6 +163,11 @@ def backward_cost(f: Facts, o: Outputs, recompute: Num) -> PassCost:
         head={"head": o["head_backward_s"]},
         mtp={"mtp": o["mtp_projection_s"] * BACKWARD_OVER_FORWARD},
     )
+
+
+def _quantised(f: Facts, seconds: Num) -> Parts:
+    """The passes that cast inputs of products, where a recipe has such."""
+    return {QUANTISATION: seconds} if (f.work.quantise_bytes > 0).any() else {}
 
 
 def _host_bound(o: Outputs, forward: Parts, backward: Parts) -> Parts:
@@ -181,12 +194,14 @@ def with_sharded_parameters(
     def exposed(params: Num, expert_params: Num, compute: Num, gather: bool, reduce: bool) -> Num:
         comm = np.zeros_like(compute)
         if gather:
-            bytes_, expert_bytes = params * f.cal.parameter_wire_bytes, expert_params * f.cal.parameter_wire_bytes
+            wire_bytes = f.cal.parameter_wire_bytes * f.work.parameter_wire
+            bytes_, expert_bytes = params * wire_bytes, expert_params * wire_bytes
             gathered = o["gather_latency_s"] + bytes_ * o["gather_s_per_byte"]
             gathered = gathered + _some(expert_bytes, o["expert_gather_latency_s"], o["expert_gather_s_per_byte"])
             comm = comm + np.where(sharded_params, gathered, 0.0)
         if reduce:
-            bytes_, expert_bytes = params * f.cal.gradient_wire_bytes, expert_params * f.cal.gradient_wire_bytes
+            wire_bytes = f.cal.gradient_wire_bytes * f.work.gradient_wire
+            bytes_, expert_bytes = params * wire_bytes, expert_params * wire_bytes
             reduced = o["reduce_latency_s"] + bytes_ * o["reduce_s_per_byte"]
             reduced = reduced + _some(expert_bytes, o["expert_reduce_latency_s"], o["expert_reduce_s_per_byte"])
             comm = comm + np.where(sharded_grads, reduced, 0.0)
@@ -211,4 +226,8 @@ def with_sharded_parameters(
         hides, hides_back = total(getattr(under, kind)), total(getattr(under_back, kind))
         ahead[kind] = going | {"dp_comm": exposed(params, experts, hides, gather=True, reduce=False)}
         back[kind] = returning | {"dp_comm": exposed(params, experts, hides_back, gather=again, reduce=True)}
+        if QUANTISATION in going:  # what is gathered is quantised every time
+            weights = np.where(sharded_params, weights_s(f, params + experts), 0.0)
+            ahead[kind] = ahead[kind] | {QUANTISATION: going[QUANTISATION] + weights}
+            back[kind] = back[kind] | {QUANTISATION: returning[QUANTISATION] + weights}
     return PassCost(**ahead, mtp=forward.mtp), PassCost(**back, mtp=backward.mtp)

@@ -14,6 +14,7 @@ from costmodel.terms.term import Outputs
 
 MEMORY_TERMS = (
     "parameters",
+    "weight_copies",
     "gradients",
     "optimizer",
     "activations",
@@ -28,8 +29,7 @@ MEMORY_TERMS = (
 
 def stage_params(f: Facts, o: Outputs, stages: StageTable) -> tuple[Num, Num]:
     """Parameters on each stage's device: (reduced over the dense mesh, reduced over the expert mesh)."""
-    moe = stages.moe_layers + stages.has_head * mtp_layers_of_kind(f, moe=True)
-    dense_layers = stages.dense_layers + stages.has_head * mtp_layers_of_kind(f, moe=False)
+    dense_layers, moe = layers_of_kinds(f, stages)
     dense = dense_layers * per_stage(o["dense_layer_params"]) + moe * per_stage(o["moe_layer_params"])
     # A tied table is one table on a single stage; over a pipeline the last stage keeps a copy.
     single = stages.has_embedding * stages.has_head
@@ -38,6 +38,12 @@ def stage_params(f: Facts, o: Outputs, stages: StageTable) -> tuple[Num, Num]:
     dense = dense + stages.has_head * per_stage(f.model.mtp_layers * o["mtp_projection_params"])
     dense = dense + stages.has_embedding * per_stage(f.model.other_params)
     return dense, moe * per_stage(o["expert_layer_params"])
+
+
+def layers_of_kinds(f: Facts, stages: StageTable) -> tuple[Num, Num]:
+    """(dense, MoE) layers on each stage's device, with those of multi-token prediction."""
+    dense = stages.dense_layers + stages.has_head * mtp_layers_of_kind(f, moe=False)
+    return dense, stages.moe_layers + stages.has_head * mtp_layers_of_kind(f, moe=True)
 
 
 def mtp_layers_of_kind(f: Facts, *, moe: bool) -> Num:
@@ -60,6 +66,7 @@ def stage_memory(
 ) -> dict[str, Num]:
     """Every term of ``MEMORY_TERMS`` as ``(rows, stages)`` bytes."""
     dense, expert = stage_params(f, o, stages)
+    dense_layers, moe_layers = layers_of_kinds(f, stages)
     work = f.work
 
     def cut(since: int, per_param: Num) -> Num:
@@ -93,12 +100,18 @@ def stage_memory(
     moe_unit = per_stage(o["moe_layer_params"] + o["expert_layer_params"]) * (stages.moe_layers > 0)
     layer_unit = np.maximum(dense_unit, moe_unit)
     table_unit = per_stage(o["table_params"]) * np.maximum(stages.has_embedding, stages.has_head)
-    gathered = per_stage(np.where(zero_stage >= 3, work.param_bytes, 0.0))
-    gathered = gathered * (layer_unit + np.maximum(layer_unit, table_unit))
+    layer_bytes = layer_unit * per_stage(work.param_bytes + work.copy_bytes)
+    gathered = layer_bytes + np.maximum(layer_bytes, table_unit * per_stage(work.param_bytes))
+    gathered = gathered * per_stage(np.where(zero_stage >= 3, 1.0, 0.0))
+    # Only the products of layers are quantised, so only their parameters have copies.
+    in_layers = dense_layers * per_stage(o["dense_layer_params"]) + moe_layers * per_stage(o["moe_layer_params"])
+    copies = in_layers * per_stage(shard_share(zero_stage, 3, o["shards"]))
+    copies = copies + expert * per_stage(shard_share(zero_stage, 3, o["expert_shards"]))
 
     shape = np.zeros_like(activations)
     return {
         "parameters": cut(3, work.kept_param_bytes),
+        "weight_copies": copies * per_stage(work.kept_copy_bytes),
         "gradients": cut(2, work.gradient_bytes),
         "optimizer": cut(1, work.optimizer_bytes),
         "activations": activations,

@@ -20,6 +20,7 @@ from costmodel.arrays import Bools, Ints, Num, distinct, num, per_stage
 from costmodel.facts import Facts
 from costmodel.kernels import memory_bound_s
 from costmodel.layers import (
+    QUANTISATION,
     Parts,
     PassCost,
     backward_cost,
@@ -31,6 +32,7 @@ from costmodel.layers import (
     with_sharded_parameters,
 )
 from costmodel.memory import mtp_layers_of_kind, stage_memory, stage_params
+from costmodel.once_a_step import kept_weights_s, whole_matrices_s
 from costmodel.schedules import waiting_chunks
 from costmodel.table import PlanTable, StageTable
 from costmodel.terms.activations import ACTIVATIONS
@@ -39,7 +41,9 @@ from costmodel.terms.communication import CONTEXT_PARALLEL, EXPERT_PARALLEL, PIP
 from costmodel.terms.data_parallel import DATA_PARALLEL
 from costmodel.terms.ends import ENDS
 from costmodel.terms.host import HOST
+from costmodel.terms.matrix_optimizer import MATRIX_OPTIMIZER
 from costmodel.terms.mlp import DENSE_MLP, EXPERTS
+from costmodel.terms.quantisation import QUANTISATION_PASSES
 from costmodel.terms.state import PARAMETERS, shard_share
 from costmodel.terms.term import Axes, Term
 
@@ -56,6 +60,8 @@ TERMS: tuple[Term, ...] = (
     DATA_PARALLEL,
     PARAMETERS,
     ACTIVATIONS,
+    QUANTISATION_PASSES,
+    MATRIX_OPTIMIZER,
 )
 
 _ROWS_AT_ONCE = 8192  # keeps the working set of a block in the processor's cache
@@ -196,7 +202,8 @@ class _Work:
         under = hiding_cost(forward, o, backward=False), hiding_cost(backward, o, backward=True)
         windows = [np.maximum(self._stage(cost), 0.0) for cost in under]
         self.reduction, self.optimizer = self._end_of_step(*windows)
-        ends = per_stage(self.m) * self.work + self.reduction + self.optimizer
+        self.quantised_weights = kept_weights_s(f, o, stages, num(table["zero_stage"]))
+        ends = per_stage(self.m) * self.work + self.reduction + self.optimizer + self.quantised_weights
         self.critical: Ints = ends.argmax(axis=-1)
         self.step_time_s: Num = ends.max(axis=-1) + self.waiting + f.cal.fixed_step_s
 
@@ -236,11 +243,15 @@ class _Work:
 
         # What ZeRO-2/3 exchange layer by layer is in the micro-batches' work, but for the one that has nothing to
         # hide under.
-        reduction = exposed(exchange("reduce", f.cal.gradient_wire_bytes), back, zero <= 1, zero >= 2)
-        gathering = exposed(exchange("gather", f.cal.parameter_wire_bytes), ahead, (zero == 1) | (zero == 2), zero >= 3)
+        gradient_bytes = f.cal.gradient_wire_bytes * f.work.gradient_wire
+        parameter_bytes = f.cal.parameter_wire_bytes * f.work.parameter_wire
+        reduction = exposed(exchange("reduce", gradient_bytes), back, zero <= 1, zero >= 2)
+        gathering = exposed(exchange("gather", parameter_bytes), ahead, (zero == 1) | (zero == 2), zero >= 3)
         owned = dense * per_stage(shard_share(zero, 1, o["shards"]))
         owned = owned + expert * per_stage(shard_share(zero, 1, o["expert_shards"]))
-        optimizer = owned * per_stage(memory_bound_s(f, f.cal.optimizer_traffic_bytes))
+        optimizer = owned * per_stage(memory_bound_s(f, f.cal.optimizer_traffic_bytes * f.work.optimizer_traffic))
+        if (f.work.newton_schulz > 0).any():
+            optimizer = optimizer + whole_matrices_s(f, o, self.stages, zero)
         return reduction + gathering, optimizer
 
     def breakdown(self) -> dict[str, Num]:
@@ -266,6 +277,8 @@ class _Work:
         parts["pp_comm"] = self.m * self.boundary
         parts["dp_comm"] = parts.get("dp_comm", np.zeros(())) + at_critical(self.reduction)
         parts["optimizer"] = at_critical(self.optimizer)
+        if QUANTISATION in parts:
+            parts[QUANTISATION] = parts[QUANTISATION] + at_critical(self.quantised_weights)
         parts["host"] = parts.get("host", np.zeros(())) + self.m * self.host + self.f.cal.fixed_step_s
         waited = self.step_time_s - total(parts)
         # What rounding leaves of nothing is nothing.

@@ -47,6 +47,7 @@ class Resolved:
 
     Attributes:
         provenance: how certain each parameter is.
+        borrowed: parameters whose row is for the precision that this one is calibrated like.
         general_time_error: the relative error of step time where nothing is known of the case.
         fallbacks: decisive parameters that only had a general row, while other accelerators or families have their own.
     """
@@ -54,6 +55,7 @@ class Resolved:
     parameters: Parameters
     provenance: Mapping[str, Provenance]
     fallbacks: tuple[str, ...]
+    borrowed: tuple[str, ...]
     general_time_error: float
 
     def certainty(self, names: Iterable[str] = ()) -> Provenance:
@@ -73,16 +75,18 @@ class Calibration(Frozen):
         # Of what tells calibrations apart in practice: hashing all of every row would cost much of what caches save.
         return hash((self.name, tuple(row.value for row in self.parameters)))
 
-    def resolve(self, *, accelerator: str, family: str, precision: str, framework: str) -> Resolved:
+    def resolve(
+        self, *, accelerator: str, family: str, precision: str, framework: str, precision_like: str | None = None
+    ) -> Resolved:
         """The parameters for one accelerator, precision recipe and framework.
 
         A row for the accelerator beats one for its family beats a general one; then a row for the precision beats one
-        without; then one for the framework.
+        for ``precision_like`` beats one without; then one for the framework.
 
         Raises:
             InvalidInput: for some parameter no row is about the case.
         """
-        return _resolve(self, accelerator, family, precision, framework)
+        return _resolve(self, accelerator, family, (precision, precision_like), framework)
 
 
 _DECISIVE = ("gemm_efficiency", "attention_efficiency", "pointwise_efficiency", "compute_multiplier")
@@ -90,10 +94,12 @@ _DECISIVE = ("gemm_efficiency", "attention_efficiency", "pointwise_efficiency", 
 
 # Thousands of runs are priced at once, on a few devices in a few precisions.
 @lru_cache(maxsize=1024)
-def _resolve(calibration: Calibration, accelerator: str, family: str, precision: str, framework: str) -> Resolved:
+def _resolve(
+    calibration: Calibration, accelerator: str, family: str, precisions: tuple[str, str | None], framework: str
+) -> Resolved:
     best: dict[str, tuple[tuple[int, int, int], ParameterRow]] = {}
     for row in calibration.parameters:
-        rank = _specificity(row, accelerator, family, precision, framework)
+        rank = _specificity(row, accelerator, family, precisions, framework)
         if rank is not None and (row.name not in best or rank > best[row.name][0]):
             best[row.name] = (rank, row)
     missing = [name for name in PARAMETER_NAMES if name not in best]
@@ -112,6 +118,7 @@ def _resolve(calibration: Calibration, accelerator: str, family: str, precision:
         parameters=Parameters(**values),
         provenance=provenance,
         fallbacks=fallbacks,
+        borrowed=tuple(name for name in PARAMETER_NAMES if best[name][1].precision not in (None, precisions[0])),
         general_time_error=max(general, default=float(values["time_relative_error"])),
     )
 
@@ -128,15 +135,16 @@ def _constant(value: float) -> Num:
 
 
 def _specificity(
-    row: ParameterRow, accelerator: str, family: str, precision: str, framework: str
+    row: ParameterRow, accelerator: str, family: str, precisions: tuple[str, str | None], framework: str
 ) -> tuple[int, int, int] | None:
     """How much of the case the row names; None when it is about another case."""
     if row.accelerator not in (None, accelerator) or row.family not in (None, family):
         return None
-    if row.precision not in (None, precision) or row.framework not in (None, framework):
+    if row.precision not in (None, *precisions) or row.framework not in (None, framework):
         return None
     hardware = 2 if row.accelerator else 1 if row.family else 0
-    return hardware, int(row.precision is not None), int(row.framework is not None)
+    numbers = 2 if row.precision == precisions[0] else 1 if row.precision else 0
+    return hardware, numbers, int(row.framework is not None)
 
 
 def calibration_names() -> tuple[str, ...]:

@@ -118,15 +118,16 @@ def _recipes() -> tuple[dict[str, PrecisionRecipe], dict[str, OptimizerRecipe]]:
 
 
 def load_precision(name: str) -> PrecisionRecipe:
-    """A precision recipe by name.
+    """A precision recipe by name or alias.
 
     Raises:
         UnknownName: no such recipe.
     """
     recipes, _ = _recipes()
-    if name.lower() not in recipes:
+    called = {alias: recipe for recipe in recipes.values() for alias in (recipe.name, *recipe.aliases)}
+    if name.lower() not in called:
         raise UnknownName("precision", name, recipes)
-    return recipes[name.lower()]
+    return called[name.lower()]
 
 
 def load_optimizer(name: str) -> OptimizerRecipe:

@@ -179,7 +179,10 @@ def _framework(
         told = "without sequence parallelism" if parallel is False else f"in {stated}"
         notes.append(f"framework {run.framework!r} {told} on {accelerator.name} is priced as {era.title}")
         framework = era
-    if precision not in framework.gradient_bytes:
+    if precision in framework.gradient_bytes:
+        # A run that was made shows that its version could; which one it was, few runs say.
+        framework = _at_any_version(framework)
+    else:
         notes.append(f"{framework.title} says nothing of {precision} gradients: the widest that it has are taken")
         framework = _with_gradients(framework, precision)
     return framework
@@ -194,6 +197,11 @@ def _uses_sequence_parallel(run: Run) -> bool | None:
 def _with_gradients(framework: FrameworkSpec, precision: str) -> FrameworkSpec:
     widest = max(framework.gradient_bytes.values())
     return framework.model_copy(update={"gradient_bytes": FrozenMap({**framework.gradient_bytes, precision: widest})})
+
+
+@lru_cache(maxsize=256)
+def _at_any_version(framework: FrameworkSpec) -> FrameworkSpec:
+    return framework.model_copy(update={"precision_since": FrozenMap({}), "precision_until": FrozenMap({})})
 
 
 @lru_cache(maxsize=1024)
@@ -221,4 +229,4 @@ def _offload_in_notes(run: Run) -> str:
 @lru_cache(maxsize=1)
 def _on_the_host() -> OptimizerRecipe:
     adamw = load_optimizer("adamw")
-    return adamw.model_copy(update={"name": _ON_THE_HOST, "master_bytes": 0, "moment_bytes": 0.0})
+    return adamw.model_copy(update={"name": _ON_THE_HOST, "master_bytes": 0, "moments": 0.0})

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from costmodel.catalog.framework_catalog import load_precision
 from costmodel.runs.word_lists import document, found, takes_back, words_of
+from costmodel.scenario import lacking_format
 from costmodel.spec.cluster import AcceleratorSpec
 from costmodel.spec.plan import CpCommType, Offload, Recompute
 from costmodel.spec.workload import PrecisionRecipe
@@ -35,14 +36,13 @@ def precision_of(text: str, accelerator: AcceleratorSpec) -> tuple[PrecisionReci
         notes.append(f"precision {text!r} is not known, {name} taken" if text.strip() else f"precision blank: {name}")
     elif word.note:
         notes.append(f"precision {text!r} {word.note}")
-    has = accelerator.peak_flops_per_s
     for candidate in (name, *table["instead"].get(name, [])):
         recipe = load_precision(candidate)
-        if recipe.compute in has and recipe.attention_compute in has:
+        if lacking_format(recipe, accelerator) is None:
             if candidate != name:
                 notes.append(f"{accelerator.name} has no {name}, {candidate} taken")
             return recipe, tuple(notes)
-    first = next(iter(has))
+    first = next(iter(accelerator.peak_flops_per_s))
     raise AssertionError(f"{accelerator.name} computes in {first} only, which no recipe uses")
 
 

@@ -16,6 +16,7 @@ from costmodel.spec.base import Frozen, FrozenMapping, IsoDate, Name, NonNegativ
 from costmodel.spec.validation import Unusable
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4"]
+BlockFormat = Literal["fp8-block", "mxfp8", "nvfp4"]
 Family = Literal[
     "volta",
     "turing",
@@ -76,6 +77,8 @@ class AcceleratorSpec(Frozen):
         memory_bytes: the total that the driver reports, not the number on the box.
         memory_note: what ``memory_bytes`` is based on.
         peak_flops_per_s: dense peak of each precision that the device has hardware for.
+        block_formats: products with a scale for every block of elements that it has beside those: ``fp8-block`` blocks
+            of 128 (DeepSeek-V3), ``mxfp8`` of 32, ``nvfp4`` of 16.
         aliases: other spellings people use for it; unique over the catalog.
         typical_cluster: the catalog cluster in which such devices usually sit; that of its family when empty.
     """
@@ -87,6 +90,7 @@ class AcceleratorSpec(Frozen):
     memory_note: str = ""
     memory_bandwidth_bytes_per_s: BytesPerSecond
     peak_flops_per_s: Annotated[FrozenMapping[Precision, FlopsPerSecond], Field(min_length=1)]
+    block_formats: tuple[BlockFormat, ...] = ()
     source: str
     retrieved: IsoDate = ""
     caveat: str = ""
@@ -100,8 +104,14 @@ class AcceleratorSpec(Frozen):
             InvalidInput: the device doesn't have it.
         """
         if precision not in self.peak_flops_per_s:
-            raise InvalidInput("precision", precision, f"{self.name} has {', '.join(self.peak_flops_per_s)}")
+            raise InvalidInput("precision", precision, f"{self.name} has {self.formats}")
         return self.peak_flops_per_s[precision]
+
+    @property
+    def formats(self) -> str:
+        """What the device computes in, in words."""
+        blocks = f", in blocks {', '.join(self.block_formats)}" if self.block_formats else ""
+        return ", ".join(self.peak_flops_per_s) + blocks
 
 
 class TierSpec(Frozen):

@@ -8,6 +8,7 @@ from typing import Literal
 from costmodel.errors import UnknownName
 from costmodel.spec.base import Frozen, FrozenMap, FrozenMapping, IsoDate, NonNegativeInt, PositiveInt
 from costmodel.spec.plan import CpCommType, Offload, Schedule
+from costmodel.spec.recipes import GradientDtype
 
 MemoryKind = Literal["first_stage", "allocated", "reserved", "device"]
 
@@ -50,7 +51,11 @@ class FrameworkSpec(Frozen):
         schedules: pipeline schedules on offer; none where it has no pipelines.
         zero_stages: what data parallelism may shard: 0 nothing, 1 optimizer, 2 and gradients, 3 and parameters.
         cp_comm_types: how context parallelism may exchange keys and values; none where it has no context parallelism.
-        gradient_bytes: precision recipe -> bytes of one accumulated gradient.
+        gradient_bytes: precision recipe that it trains in -> bytes of one accumulated gradient, unless asked otherwise.
+        precision_since, precision_until: the first, or the last, version with a recipe, where not all versions have it.
+        gradient_dtypes: what gradients may be accumulated and reduced in, where there is a choice.
+        quantised_gathers: recipes whose parameters it gathers in 8 bits, as its documentation sets them up.
+        saves_quantised_inputs: whether the backward pass keeps the quantised input of a product, not the 16-bit one.
         tensor_parallel, expert_parallel: whether it is planned with them at all; for pipelines and context parallelism
             ``schedules`` and ``cp_comm_types`` say so.
         selective_modules: what ``recompute: selective`` recomputes; none where a layer is recomputed whole or not.
@@ -84,6 +89,11 @@ class FrameworkSpec(Frozen):
     tensor_parallel: bool = True
     expert_parallel: bool = True
     gradient_bytes: FrozenMapping[str, PositiveInt]
+    precision_since: FrozenMapping[str, str] = FrozenMap({})
+    precision_until: FrozenMapping[str, str] = FrozenMap({})
+    gradient_dtypes: tuple[GradientDtype, ...] = ()
+    quantised_gathers: tuple[str, ...] = ()
+    saves_quantised_inputs: bool = False
     selective_modules: tuple[str, ...]
     selective_since: FrozenMapping[str, tuple[str, ...]] = FrozenMap({})
     recompute_modules: FrozenMapping[str, str] = FrozenMap({})
@@ -119,6 +129,10 @@ class FrameworkSpec(Frozen):
         since = self.features.get(feature)
         return since is not None and self._is_at_least(since)
 
+    def precisions(self) -> tuple[str, ...]:
+        """The precision recipes that this version trains in."""
+        return tuple(name for name in self.gradient_bytes if self._has_precision(name))
+
     def known_recompute_modules(self) -> tuple[str, ...]:
         """What this version can be told to recompute by name."""
         named = tuple(module for module, since in self.recompute_modules.items() if self._is_at_least(since))
@@ -129,6 +143,11 @@ class FrameworkSpec(Frozen):
         if self.offloads is None:
             return None
         return tuple(offload for offload, since in self.offloads.items() if self._is_at_least(since))
+
+    def _has_precision(self, name: str) -> bool:
+        since, until = self.precision_since.get(name), self.precision_until.get(name)
+        ended = until is not None and self.version != until and self._is_at_least(until)
+        return not ended and (since is None or self._is_at_least(since))
 
     def _is_at_least(self, since: str) -> bool:
         return self.versions.index(self.version) >= self.versions.index(since)

@@ -2,44 +2,10 @@
 
 from __future__ import annotations
 
-from costmodel.spec.base import Frozen, NonNegativeFloat, NonNegativeInt, PositiveInt
-from costmodel.spec.cluster import Precision
+from costmodel.spec.base import Frozen, PositiveInt
+from costmodel.spec.recipes import GradientDtype, OptimizerRecipe, PrecisionRecipe
 
-
-class PrecisionRecipe(Frozen):
-    """Which number format each part of the step uses.
-
-    Attributes:
-        compute: the format of the large GEMMs, a key of ``AcceleratorSpec.peak_flops_per_s``.
-        param_bytes: bytes of one parameter as the forward pass reads it.
-        weight_copy_bytes: further bytes per parameter for quantised copies that live beside it.
-        activation_bytes: bytes of one saved activation element.
-        attention_compute: the format of the attention core, which stays in 16 bits in fp8 recipes.
-        keeps_master: whether the optimizer holds a separate 32-bit copy of the parameters.
-    """
-
-    name: str
-    compute: Precision
-    param_bytes: PositiveInt
-    weight_copy_bytes: NonNegativeInt = 0
-    activation_bytes: PositiveInt = 2
-    attention_compute: Precision
-    keeps_master: bool = True
-    source: str
-
-
-class OptimizerRecipe(Frozen):
-    """Bytes per parameter that the optimizer keeps beside the parameters and gradients.
-
-    Attributes:
-        master_bytes: the 32-bit copy of a 16-bit parameter (unused when the precision recipe keeps none).
-        moment_bytes: all moments together.
-    """
-
-    name: str
-    master_bytes: NonNegativeInt
-    moment_bytes: NonNegativeFloat
-    source: str
+__all__ = ["GradientDtype", "OptimizerRecipe", "PrecisionRecipe", "Workload"]
 
 
 class Workload(Frozen):

@@ -25,6 +25,8 @@ def block_bytes_per_token(
     ffn_width: Num,
     sequence_shards: Num,
     element_bytes: Num,
+    input_bytes: Num | None = None,
+    twice_bytes: Num | float = 0.0,
     dropout: float = 0.0,
     norms_saved: Num | float = 1.0,
     sub_blocks: Num | float = 2.0,
@@ -33,10 +35,15 @@ def block_bytes_per_token(
 
     Widths are per rank. ``dropout`` counts two one-byte masks. ``norms_saved`` 0 drops the outputs of both norms,
     which are the inputs of the QKV and the up-projection: they are recomputed from the norms' inputs. Each of the
-    ``sub_blocks`` saves its norm's input and output.
+    ``sub_blocks`` saves its norm's input and output. What only a product reads again, the norms' outputs and the MLP's
+    product, takes ``input_bytes`` an element where inputs are kept quantised; attention's output, which its own
+    backward pass reads too, ``twice_bytes`` more.
     """
-    residual = sub_blocks * (1.0 + norms_saved) * hidden * element_bytes + sub_blocks * dropout * hidden
-    cut = (qkv_width + output_width + ffn_input_width + ffn_width) * element_bytes
+    narrow = element_bytes if input_bytes is None else input_bytes
+    norms = sub_blocks * (element_bytes + norms_saved * narrow) * hidden
+    residual = norms + sub_blocks * dropout * hidden
+    cut = (qkv_width + ffn_input_width) * element_bytes + ffn_width * narrow
+    cut = cut + output_width * (element_bytes + twice_bytes)
     return residual / sequence_shards + cut
 
 
@@ -77,6 +84,8 @@ def _layer(f: Facts, x: Axes) -> Outputs:
             ffn_width=kind_out,
             sequence_shards=shards,
             element_bytes=element,
+            input_bytes=f.work.saved_input_bytes,
+            twice_bytes=f.work.saved_twice_bytes,
             norms_saved=keep_norms,
             sub_blocks=shapes.sub_blocks(f),
         )

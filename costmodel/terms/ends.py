@@ -11,8 +11,8 @@ from costmodel.terms.term import Axes, Outputs, Term
 def _ends(f: Facts, x: Axes) -> Outputs:
     t, vocab = shapes.tokens(f, x), shapes.padded_vocab(f, x)
     h, element = f.model.hidden, f.work.activation_bytes
-    # The head stays in 16 bits in fp8 recipes.
-    head = gemm_s(f, t, vocab, h, peak_flops=f.hardware.attention_peak_flops)
+    # The head stays in 16 bits where a recipe says so.
+    head = gemm_s(f, t, vocab, h, peak_flops=f.hardware.head_peak_flops)
     loss = memory_bound_s(f, t * vocab * f.cal.loss_traffic_bytes)
     # Gather of rows and scatter-add of their gradient in fp32.
     embedding = memory_bound_s(f, t * h * (2.0 * element + 3.0 * 4.0) / shapes.sequence_shards(f, x))

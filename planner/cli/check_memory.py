@@ -11,6 +11,7 @@ _GIB = 2**30
 _MOST_ROWS = 8
 _SHORT = {
     "parameters": "params",
+    "weight_copies": "copies",
     "gradients": "grads",
     "optimizer": "optimizer",
     "activations": "activations",

@@ -207,7 +207,9 @@ def memory_reason(scenario: Scenario, facts: Facts, outcome: Outcome) -> str:
     table = outcome.leanest
     full = predict_stages(facts, table, stage_table(scenario, table, every_stage=True))
     worst = int(total(full.memory)[0].argmax())
-    state = sum(float(full.memory[name][0, worst]) for name in ("parameters", "gradients", "optimizer"))
+    state = sum(
+        float(full.memory[name][0, worst]) for name in ("parameters", "weight_copies", "gradients", "optimizer")
+    )
     row = table.row(0)
     mesh = ", ".join(f"{axis} {row[axis]}" for axis in ("tp", "cp", "pp", "dp", "ep") if row[axis] > 1 or axis == "dp")
     capacity = scenario.cluster.accelerator.memory_bytes / 2**30

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from costmodel.arrays import Num, num
+from costmodel.catalog.framework_catalog import load_optimizer, load_precision
 from costmodel.catalog.model_catalog import load_model, model_names
 from costmodel.facts import Facts
 from costmodel.flops import attention_flops_per_token, model_flops_per_token, recomputed_flops_per_token
@@ -167,7 +168,11 @@ class RecordingAxes(Axes):
 
 @pytest.mark.parametrize("term", TERMS, ids=lambda term: term.name)
 def test_a_term_reads_the_axes_it_declares_and_no_other(term: Term) -> None:
-    _, facts, table = legal_plans("dense layers first, mtp")
+    scenario, _, table = legal_plans("dense layers first, mtp")
+    # Of a recipe and an optimizer for which every term has something to do.
+    recipes = {"precision": load_precision("fp8"), "optimizer": load_optimizer("muon")}
+    workload = scenario.workload.model_copy(update=recipes)
+    facts = Facts.of(scenario.model_copy(update={"workload": workload}))
     everything = RecordingAxes({axis: num(table[axis]) for axis in AXES})
     term.evaluate(facts, everything)
     assert everything.read == set(term.axes)

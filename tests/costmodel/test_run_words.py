@@ -26,12 +26,14 @@ H100, V100, GAUDI = load_accelerator("h100-sxm5-80gb"), load_accelerator("v100-s
         ("float16", "fp16"),
         ("fp16/bf16", "bf16"),
         ("fp8-delayed", "fp8"),
-        ("fp8-mx", "fp8"),
+        ("fp8-cs", "fp8-current"),
+        ("fp8-blockwise", "fp8-blockwise"),
+        ("float8 tensorwise + float8 all-gather", "fp8-current"),
         ("FP8 (TE)", "fp8"),
-        ("float8 rowwise, bf16 all-gather", "fp8"),
-        ("mxfp8_cublas", "fp8"),
+        ("float8 rowwise, bf16 all-gather", "fp8-rowwise"),
+        ("pure bf16", "bf16-pure"),
         ("fp32", "fp32"),
-        ("tf32", "fp32"),
+        ("tf32", "tf32"),
     ],
 )
 def test_precisions_are_recognised(text: str, means: str) -> None:
@@ -41,8 +43,22 @@ def test_precisions_are_recognised(text: str, means: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "means"), [("fp8-mx", "mxfp8"), ("mxfp8_cublas_rceil", "mxfp8"), ("nvfp4", "nvfp4"), ("mxfp4", "nvfp4")]
+)
+def test_formats_of_blackwell_are_recognised_there(text: str, means: str) -> None:
+    recipe, notes = words.precision_of(text, load_accelerator("gb300"))
+    assert recipe.name == means
+    assert all("nearest format" in note for note in notes)
+
+
+@pytest.mark.parametrize(
     ("text", "means", "said"),
-    [("nvfp4", "fp8", "priced as fp8"), ("int3", "bf16", "not known"), ("", "bf16", "blank")],
+    [
+        ("nvfp4", "fp8-blockwise", "has no nvfp4"),
+        ("mxfp8_cublas", "fp8-blockwise", "has no mxfp8"),
+        ("int3", "bf16", "not known"),
+        ("", "bf16", "blank"),
+    ],
 )
 def test_a_precision_that_is_not_known_falls_back_and_says_so(text: str, means: str, said: str) -> None:
     recipe, notes = words.precision_of(text, H100)

@@ -54,7 +54,10 @@ def test_a_scenario_that_can_be_priced_passes_the_check() -> None:
     ("changes", "message"),
     [
         ({"cluster": "rtx4090-8", "devices": 16}, "devices: 16 is not usable; rtx4090-8 has 8"),
-        ({"cluster": "dgx-a100-80gb", "precision": "fp8"}, "precision: 'fp8' is not usable; a100-sxm4-80gb has "),
+        (
+            {"cluster": "dgx-a100-80gb", "precision": "fp8"},
+            "precision: 'fp8' is not usable; it computes in fp8; a100-sxm4-80gb has ",
+        ),
         ({"precision": "fp16", "gradient_bytes": {"bf16": 4}}, "precision: 'fp16' is not usable; Megatron-Core trains"),
     ],
     ids=["devices", "compute", "framework"],
@@ -78,7 +81,9 @@ def test_the_device_needs_the_format_of_the_attention_core_too() -> None:
     cluster = load_cluster("dgx-h100")
     only_fp8 = cluster.accelerator.model_copy(update={"peak_flops_per_s": FrozenMap({"fp8": 1979e12})})
     scenario = scenario_of(cluster=cluster.model_copy(update={"accelerator": only_fp8}), precision="fp8")
-    with pytest.raises(InvalidInput, match=r"precision: 'bf16' is not usable; h100-sxm5-80gb has fp8"):
+    with pytest.raises(
+        InvalidInput, match=r"precision: 'fp8' is not usable; it computes in bf16; h100-sxm5-80gb has fp8"
+    ):
         scenario.check()
 
 

@@ -148,26 +148,6 @@ def test_expert_state_is_sharded_over_its_own_mesh(zero_stage: int, mesh: dict[s
     assert sum(found.values()) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("precision", "optimizer", "bytes_per_param"),
-    [
-        ("bf16", "adamw", (2, 4, 12)),
-        ("fp16", "adamw", (2, 4, 12)),
-        ("fp32", "adamw", (4, 4, 8)),
-        ("fp8", "adamw", (4, 4, 12)),
-        ("bf16", "adamw-8bit", (2, 4, 6)),
-        ("bf16", "muon", (2, 4, 8)),
-    ],
-)
-def test_recipes_carry_their_bytes(precision: str, optimizer: str, bytes_per_param: tuple[int, int, int]) -> None:
-    """Parameters with their quantised copies, gradients, optimizer; single precision needs no second master copy."""
-    scenario = scenario_of("llama-3-8b", precision=precision, optimizer=optimizer)
-    params, _ = params_per_stage(scenario)
-    found = state_per_stage(scenario, zero_stage=0)
-    for term, size in zip(STATE, bytes_per_param, strict=True):
-        assert found[term] == pytest.approx(size * params)
-
-
 @pytest.mark.parametrize("tp", [1, 2, 4, 8])
 @pytest.mark.parametrize("model", ["llama-3-8b", "gpt2", "qwen2.5-7b"])
 def test_tables_are_padded_as_megatron_pads_them(model: str, tp: int) -> None:
