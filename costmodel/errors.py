@@ -15,6 +15,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
+# More would bury the message; all axes of a plan are fewer.
+_MOST_NAMES = 32
+
 
 class PlannerError(Exception):
     """Base of every error that this project raises on purpose."""
@@ -72,7 +75,7 @@ class UnknownName(InvalidInput):
         elif self.nearest:
             expected = f"did you mean {' or '.join(self.nearest)}?"
         else:
-            expected = f"known: {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
+            expected = f"known: {', '.join(names[:_MOST_NAMES])}{', ...' if len(names) > _MOST_NAMES else ''}"
         super().__init__(field, value, expected + (f" ({hint})" if hint else ""))
 
 

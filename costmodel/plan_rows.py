@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from costmodel.scenario import Scenario
-from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
+from costmodel.spec.options import OPTIONS
+from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTE_MODULES, RECOMPUTES, SCHEDULES, Plan
 from costmodel.stages import Layout, layers_per_chunk, stages_of_chunks
 from costmodel.table import StageTable, layer_counts, mesh_size
 
@@ -14,9 +15,10 @@ Chunks: TypeAlias = tuple[tuple[int, ...], ...]
 """Layers of every chunk, ``chunks[device][chunk]``."""
 
 
-def encode(plan: Plan, layout: Layout) -> dict[str, int]:
+def encode(scenario: Scenario, plan: Plan, layout: Layout) -> dict[str, int]:
     """A plan as one row; its layers must be those of ``layout``."""
-    return {
+    options = {option.name: option.encode(getattr(plan, option.name)) for option in OPTIONS}
+    return options | {
         "tp": plan.tp,
         "cp": plan.cp,
         "cp_comm_type": CP_COMM_TYPES.index(plan.cp_comm_type),
@@ -32,8 +34,27 @@ def encode(plan: Plan, layout: Layout) -> dict[str, int]:
         "micro_batch_size": plan.micro_batch_size,
         "num_microbatches": plan.num_microbatches,
         "recompute": RECOMPUTES.index(plan.recompute),
+        "recompute_modules": _modules_code(scenario, plan),
         "schedule": SCHEDULES.index(plan.schedule),
     }
+
+
+def _modules_code(scenario: Scenario, plan: Plan) -> int:
+    """0 for what the framework recomputes by itself; else a bit a module, and one more where none is named."""
+    if plan.recompute != "selective" or set(plan.recompute_modules) == set(selective_modules(scenario)):
+        return 0
+    return modules_code(plan.recompute_modules)
+
+
+def modules_code(modules: Iterable[str]) -> int:
+    """The code of modules of one's own choice; names that no framework has stand for nothing."""
+    named = {RECOMPUTE_MODULES.index(module) for module in modules if module in RECOMPUTE_MODULES}
+    return sum(1 << place for place in named) or 1 << len(RECOMPUTE_MODULES)
+
+
+def _modules_of(scenario: Scenario, code: int) -> tuple[str, ...]:
+    named = tuple(module for place, module in enumerate(RECOMPUTE_MODULES) if code >> place & 1)
+    return named if code else selective_modules(scenario)
 
 
 def chunks_of_plan(plan: Plan) -> Chunks:
@@ -90,12 +111,13 @@ def plan_of(scenario: Scenario, row: Mapping[str, int], own_layers: Chunks | Non
         layers_per_stage=layers,
         layers_per_chunk=chunks if row["vpp"] > 1 else None,
         recompute=recompute,
-        recompute_modules=selective_modules(scenario) if recompute == "selective" else (),
+        recompute_modules=_modules_of(scenario, row["recompute_modules"]) if recompute == "selective" else (),
         recomputed_layers_per_stage=layers if recompute == "full" else (0,) * len(layers),
         precision=scenario.workload.precision.name,
         optimizer=scenario.workload.optimizer.name,
         framework=framework.name,
         framework_version=framework.version,
+        **{option.name: option.decode(row[option.name]) for option in OPTIONS},
     )
 
 

@@ -12,9 +12,10 @@ import numpy as np
 from costmodel.arrays import Bools, Ints, Num, distinct, num
 from costmodel.scenario import Scenario
 from costmodel.spec.model import DenseLayers
+from costmodel.spec.options import OPTION_NAMES, usual_options
 from costmodel.stages import Layout, StageKind, representative_stages, stage_kinds
 
-AXES: tuple[str, ...] = (
+BASE_AXES: tuple[str, ...] = (
     "tp",
     "cp",
     "cp_comm_type",
@@ -32,6 +33,8 @@ AXES: tuple[str, ...] = (
     "recompute",
     "schedule",
 )
+AXES: tuple[str, ...] = (*BASE_AXES, "recompute_modules", *OPTION_NAMES)
+"""``recompute_modules`` is 0 for what the framework recomputes by itself, else a bit for each of RECOMPUTE_MODULES."""
 
 
 _Count = TypeVar("_Count", int, Ints)
@@ -74,8 +77,13 @@ class PlanTable:
 
     @classmethod
     def of_rows(cls, rows: Sequence[Mapping[str, int]]) -> PlanTable:
-        """A table from rows that name every axis."""
-        return cls(columns={axis: np.array([row[axis] for row in rows], dtype=np.int64) for axis in AXES})
+        """A table from rows that name every base axis; the options that they leave out are the usual ones."""
+        columns = {axis: np.array([row[axis] for row in rows], dtype=np.int64) for axis in BASE_AXES}
+        usual = {"recompute_modules": np.zeros(len(rows), dtype=np.int64)} | usual_options(columns)
+        for axis, column in usual.items():
+            given = [row.get(axis, other) for row, other in zip(rows, column.tolist(), strict=True)]
+            columns[axis] = np.array(given, dtype=np.int64)
+        return cls(columns=columns)
 
     @classmethod
     def concatenate(cls, tables: Sequence[PlanTable]) -> PlanTable:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from costmodel.checker import check_plan
+from costmodel.rules.rule import as_columns
 from costmodel.scenario import Scenario
+from costmodel.spec.options import OPTIONS, usual_options
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import mesh_size
@@ -32,6 +34,8 @@ def finished(scenario: Scenario, row: dict[str, int], **changes: Any) -> Plan:
         "framework": scenario.framework.name,
         "framework_version": scenario.framework.version,
     }
+    usual = usual_options(as_columns(row))
+    fields |= {option.name: option.decode(row.get(option.name, int(usual[option.name]))) for option in OPTIONS}
     return Plan.model_construct(**(fields | changes))
 
 

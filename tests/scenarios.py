@@ -15,9 +15,11 @@ from costmodel.catalog.model_catalog import load_model
 from costmodel.facts import Facts
 from costmodel.predict import PredictionTable, StagePrediction, predict, predict_stages
 from costmodel.rules import legal_mask
+from costmodel.rules.rule import as_columns
 from costmodel.scenario import Scenario
 from costmodel.spec.cluster import ClusterSpec
 from costmodel.spec.model import ModelSpec
+from costmodel.spec.options import usual_options
 from costmodel.spec.plan import SCHEDULES
 from costmodel.spec.workload import Workload
 from costmodel.table import PlanTable, stage_table
@@ -79,7 +81,8 @@ def plan_row(global_batch_size: int, **axes: int) -> dict[str, int]:
     row.setdefault("dp_shard", row["dp"] // row["dp_replicate"])
     row.setdefault("num_microbatches", global_batch_size // (row["dp"] * row["micro_batch_size"]))
     row.setdefault("schedule", SCHEDULES.index("interleaved_1f1b" if row["vpp"] > 1 else "1f1b"))
-    return row
+    usual = {axis: int(code) for axis, code in usual_options(as_columns(row)).items()}
+    return {"recompute_modules": 0, **usual, **row}
 
 
 def priced(scenario: Scenario, *rows: dict[str, int], facts: Facts | None = None) -> PredictionTable:

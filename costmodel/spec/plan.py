@@ -5,20 +5,37 @@ Flat, as ``suggest --json`` prints it and ``plan.json`` holds it.
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from costmodel.spec.base import Frozen, NonNegativeInt, PositiveInt
 
 Recompute = Literal["none", "selective", "full"]
 Schedule = Literal["gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v", "dualpipe"]
-CpCommType = Literal["p2p", "all_gather", "a2a"]
+CpCommType = Literal["p2p", "all_gather", "a2a", "a2a+p2p"]
 Offload = Literal["none", "optimizer", "activations", "parameters"]
+ReshardAfter = Literal["forward", "backward", "step"]
+GradientSync = Literal["step", "microbatch"]
+ZeroPlus = Literal["qwz", "hpz", "qgz"]
+MoeDispatcher = Literal["deduplicated", "all_to_all", "all_gather"]
+CapacityFactor = Annotated[float, Field(ge=0.1, le=100.0)]
 
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v", "dualpipe")
-CP_COMM_TYPES: tuple[CpCommType, ...] = ("p2p", "all_gather", "a2a")
+CP_COMM_TYPES: tuple[CpCommType, ...] = ("p2p", "all_gather", "a2a", "a2a+p2p")
+RECOMPUTE_MODULES: tuple[str, ...] = (
+    "core_attn",
+    "layernorm",
+    "moe_act",
+    "mla_up_proj",
+    "mlp",
+    "moe",
+    "shared_experts",
+    "gdn_norm_out",
+    "mhc",
+)
+"""Every module that some framework can be told to recompute by name."""
 
 
 class Plan(Frozen):
@@ -34,6 +51,22 @@ class Plan(Frozen):
         layers_per_chunk: for each device the layers of its chunks, in the order in which they are visited.
         recomputed_layers_per_stage: how many of a stage's layers run their forward pass again in the backward pass.
         recompute_modules: what ``selective`` recomputes.
+        recompute_interval: under ``full``, how many layers share one checkpoint: their forward passes run again
+            together.
+        offload: what lives in host memory and visits the device.
+        reshard_after: when ZeRO-3 drops the parameters that it gathered: after a layer's forward pass, so that they
+            are gathered again for its backward pass, after that, or at the end of the step.
+        fsdp_prefetch: layers that are gathered ahead of the one at work.
+        gradient_sync: whether gradients are reduced once a step (``no_sync`` before) or after every micro-batch.
+        zero_plus: parts of ZeRO++ in use: quantised gathers of weights (qwz), a second copy inside the node for the
+            backward pass (hpz), quantised reduction of gradients (qgz).
+        tp_overlap: whether tensor parallel exchanges overlap with the products beside them.
+        cp_a2a_degree: ranks that exchange heads (Ulysses); the other cp / cp_a2a_degree pass keys and values on.
+        cp_balanced: whether every rank holds an early and a late piece of the sequence (zig-zag).
+        moe_dispatcher: how tokens reach their experts: once per node that has some of them, once per expert, or all
+            tokens everywhere.
+        ep_overlap: whether dispatch and combine overlap with the compute of another micro-batch.
+        moe_capacity_factor: tokens that an expert takes at most, over the mean; None drops none. It changes training.
     """
 
     tp: PositiveInt
@@ -59,7 +92,18 @@ class Plan(Frozen):
     recompute: Recompute
     recompute_modules: tuple[str, ...] = ()
     recomputed_layers_per_stage: tuple[NonNegativeInt, ...]
+    recompute_interval: PositiveInt = 1
     offload: Offload = "none"
+    reshard_after: ReshardAfter = "forward"
+    fsdp_prefetch: NonNegativeInt = 1
+    gradient_sync: GradientSync = "step"
+    zero_plus: tuple[ZeroPlus, ...] = ()
+    tp_overlap: bool = True
+    cp_a2a_degree: PositiveInt = 1
+    cp_balanced: bool = True
+    moe_dispatcher: MoeDispatcher = "deduplicated"
+    ep_overlap: bool = False
+    moe_capacity_factor: CapacityFactor | None = None
     precision: str
     optimizer: str
     framework: str

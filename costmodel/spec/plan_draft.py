@@ -13,7 +13,17 @@ from pydantic import Field
 
 from costmodel.errors import InvalidInput
 from costmodel.spec.base import Frozen, Name, NonNegativeInt, PositiveInt
-from costmodel.spec.plan import CpCommType, Offload, Recompute, Schedule
+from costmodel.spec.plan import (
+    CapacityFactor,
+    CpCommType,
+    GradientSync,
+    MoeDispatcher,
+    Offload,
+    Recompute,
+    ReshardAfter,
+    Schedule,
+    ZeroPlus,
+)
 from costmodel.spec.validation import problems_of
 
 # Far beyond the layers of any model. A file of millions of entries is refused before it is looked at.
@@ -51,7 +61,18 @@ class PlanDraft(Frozen):
     recompute: Recompute | None = None
     recompute_modules: tuple[Name, ...] | None = None
     recomputed_layers_per_stage: Layers | None = None
+    recompute_interval: PositiveInt | None = None
     offload: Offload | None = None
+    reshard_after: ReshardAfter | None = None
+    fsdp_prefetch: NonNegativeInt | None = None
+    gradient_sync: GradientSync | None = None
+    zero_plus: tuple[ZeroPlus, ...] | None = None
+    tp_overlap: Annotated[bool, Field(strict=True)] | None = None
+    cp_a2a_degree: PositiveInt | None = None
+    cp_balanced: Annotated[bool, Field(strict=True)] | None = None
+    moe_dispatcher: MoeDispatcher | None = None
+    ep_overlap: Annotated[bool, Field(strict=True)] | None = None
+    moe_capacity_factor: CapacityFactor | None = None
     precision: Name | None = None
     optimizer: Name | None = None
     framework: Name | None = None

@@ -27,7 +27,7 @@ def batch_hint(plan: Plan, scenario: Scenario, broken: set[str]) -> Json | None:
         return None
     rounds = batch // unit
     counts = np.arange(max(rounds - _FARTHEST_ROUNDS, 1), rounds + _FARTHEST_ROUNDS + 1, dtype=np.int64)
-    row = encode(plan, Layout.EVEN)
+    row = encode(scenario, plan, Layout.EVEN)
     columns = {axis: np.full(len(counts), value, dtype=np.int64) for axis, value in row.items()}
     columns["num_microbatches"] = counts
     good = np.ones(len(counts), dtype=np.bool_)

@@ -65,6 +65,7 @@ def _rank(search: Search, outcome: Outcome, plan: Plan, own: float) -> int | Non
     whole = len(outcome.best) < search.request.top
     if not outcome.proven or (own > outcome.best[-1].objective * (1.0 + ROUNDING) and not whole):
         return None
-    family = Priced(row=encode(plan, Layout.EVEN), step_time_s=0, peak_bytes=0, objective=0, devices_used=0).family
+    row = encode(search.request.scenario, plan, Layout.EVEN)
+    family = Priced(row=row, step_time_s=0, peak_bytes=0, objective=0, devices_used=0).family
     better = (other for other in outcome.best if other.objective < own * (1.0 - ROUNDING) and other.family != family)
     return 1 + sum(1 for _ in better)

@@ -26,7 +26,7 @@ _INSIDE = {
 def changes_between(reference: Reference, old: Plan, new: Plan, scenario: Scenario) -> tuple[list[Json], list[Json]]:
     """(changes that count as distance, changes that follow), each ``{axis, from, to}`` in the order of a plan."""
     layout = layout_of(new, scenario.model.num_layers)
-    row = encode(new, Layout.EVEN) | {"layout": OWN_LAYERS if layout is None else int(layout)}
+    row = encode(scenario, new, Layout.EVEN) | {"layout": OWN_LAYERS if layout is None else int(layout)}
     if layout is None and new.layers_per_stage == old.layers_per_stage:
         row["layout"] = reference.row["layout"]
     differs = changed(reference, {axis: np.array([value], dtype=np.int64) for axis, value in row.items()})

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from costmodel.rules.rule import as_columns
 from costmodel.scenario import Scenario
+from costmodel.spec.options import OPTIONS
 from costmodel.spec.plan import CP_COMM_TYPES, Plan
 from costmodel.spec.plan_draft import PlanDraft
 from planner.check.choices import without_broken_rules
@@ -50,7 +52,7 @@ def complete(draft: PlanDraft, scenario: Scenario, origins: Mapping[str, str]) -
         _settle_schedule(plan, scenario)
         has_layers = settle_layers(plan, scenario)
         settle_recompute(plan, scenario)
-        plan.values["offload"] = draft.offload or "none"
+        _settle_options(plan)
         _settle_workload(plan, scenario, origins)
         return plan, has_layers
 
@@ -160,6 +162,20 @@ def _settle_schedule(plan: Settling, scenario: Scenario) -> None:
         plan.assume("schedule", wanted, f"vpp is {vpp}")
     else:
         plan.assume("schedule", offered[0], f"the first that {scenario.framework.title} has")
+
+
+def _settle_options(plan: Settling) -> None:
+    """Options that the draft leaves open are the usual ones, which goes without saying."""
+    columns = as_columns(
+        {
+            "zero_stage": plan.values["zero_stage"],
+            "cp": plan.values["cp"],
+            "cp_comm_type": CP_COMM_TYPES.index(plan.values["cp_comm_type"]),
+        }
+    )
+    for option in OPTIONS:
+        own = getattr(plan.draft, option.name)
+        plan.values[option.name] = option.decode(int(option.usual_of(columns))) if own is None else own
 
 
 def _settle_workload(plan: Settling, scenario: Scenario, origins: Mapping[str, str]) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from costmodel.arrays import Bools, Ints, Num, num
 from costmodel.plan_rows import encode, layout_of
 from costmodel.scenario import Scenario
+from costmodel.spec.options import OPTION_NAMES
 from costmodel.spec.plan import Plan
 from costmodel.stages import Layout
 
@@ -23,6 +24,8 @@ DEGREES: tuple[str, ...] = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch_s
 OWN_LAYERS = -1
 """The code, in place of one of ``Layout``, of layers that the plan itself brings."""
 
+# These follow the sharding and the CP exchange.
+_COUNTED_OPTIONS = tuple(name for name in OPTION_NAMES if name not in ("gradient_sync", "cp_a2a_degree"))
 _DIGITS = 9
 
 
@@ -44,7 +47,6 @@ class Reference:
     devices: tuple[int, ...]
     sequence_parallel: bool
     recomputes_in_part: bool
-    offloads: bool
     wrong_microbatches: bool
     wrong_shards: bool
     wrong: frozenset[str]
@@ -58,7 +60,7 @@ class Reference:
         layout = layout_of(plan, scenario.model.num_layers)
         if plan.layers_per_chunk and tuple(map(sum, plan.layers_per_chunk)) != plan.layers_per_stage:
             layout = None
-        row = encode(plan, Layout.EVEN) | {"layout": OWN_LAYERS if layout is None else int(layout)}
+        row = encode(scenario, plan, Layout.EVEN) | {"layout": OWN_LAYERS if layout is None else int(layout)}
         follows = max(scenario.workload.global_batch_size // (plan.micro_batch_size * plan.dp), 1)
         mesh = plan.tp * plan.cp * plan.dp * plan.pp
         work = scenario.workload
@@ -75,7 +77,6 @@ class Reference:
             devices=(min(mesh, scenario.devices), scenario.devices),
             sequence_parallel=plan.sequence_parallel,
             recomputes_in_part=recomputes_in_part or _recomputes_too_much(plan),
-            offloads=plan.offload != "none",
             wrong_microbatches=plan.num_microbatches != follows,
             wrong_shards=plan.dp_replicate * plan.dp_shard != plan.dp or (plan.zero_stage == 0 and plan.dp_shard > 1),
             wrong=frozenset(name for name, value in facts.items() if getattr(plan, name) != value),
@@ -106,7 +107,7 @@ def changed(reference: Reference, columns: Mapping[str, Ints]) -> dict[str, Bool
         found["recompute"] = np.asarray((columns["recompute"] != own["recompute"]) | reference.recomputes_in_part)
     follows_tp = (columns["tp"] > 1) != (own["tp"] > 1)
     found["sequence_parallel"] = np.asarray(~follows_tp & ((columns["tp"] > 1) != reference.sequence_parallel))
-    found["offload"] = np.full(columns["tp"].shape, reference.offloads)
+    found |= {name: np.asarray(columns[name] != own[name]) for name in _COUNTED_OPTIONS if name in columns}
     found["num_microbatches"] = np.asarray(
         reference.wrong_microbatches & (columns["num_microbatches"] != own["num_microbatches"])
     )

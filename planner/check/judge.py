@@ -97,7 +97,7 @@ def _broken(name: str, reason: str, rule: Rule | None, scenario: Scenario) -> Br
 def _told_by_rules(plan: Plan, scenario: Scenario) -> dict[str, str]:
     """Reasons of the vectorised rules, as far as the plan can be a row of a table."""
     layout = layout_of(plan, scenario.model.num_layers)
-    row = encode(plan, Layout.EVEN if layout is None else layout)
+    row = encode(scenario, plan, Layout.EVEN if layout is None else layout)
     if prod(max(value, 1) for value in row.values()) > _LARGEST_PRODUCT:
         return {}
     columns = as_columns(row)

@@ -21,18 +21,23 @@ from costmodel.facts import Facts
 from costmodel.plan_rows import Chunks, plan_of
 from costmodel.predict import predict
 from costmodel.rules import rules_for
+from costmodel.rules.rule import as_columns
+from costmodel.spec.options import BY_NAME, OPTION_NAMES, usual_options
 from costmodel.spec.plan import Plan
 from costmodel.stages import stages_of_chunks
 from costmodel.table import AXES, PlanTable, StageTable, layer_counts, stage_table
 from planner.check.distance import OWN_LAYERS, Reference, distances, steps_of
 from planner.search.bounds import RowBound, fits, memory_bounds, stage_bounds
+from planner.search.choices import option_columns, policies
 from planner.search.constraints import Condition, Range
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
-from planner.search.space import MESH_AXES, Columns, domains, mesh_candidates, recompute_policies
+from planner.search.space import MESH_AXES, Columns, domains, mesh_candidates
 
 _FIRST_MESHES, _MESHES_AT_ONCE = 32, 2048
 _ROWS_AT_ONCE = 256
+# Rows have no CP exchange yet.
+_OF_ROWS = tuple(name for name in OPTION_NAMES if "cp_comm_type" not in BY_NAME[name].reads)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,16 +114,25 @@ class NearestSearch:
             Condition(axis=axis, values=frozenset([value]), ranges=(Range(low=1, high=None),))
             for axis, value in added.items()
         )
-        return replace(self.request, constraints=replace(asked, pins=(*asked.pins, *conditions)))
+        return replace(self.request, constraints=replace(asked, pins=(*asked.pins, *conditions)), also=self.own_options)
+
+    @property
+    def own_options(self) -> tuple[tuple[str, int], ...]:
+        """Options of the given plan that are not the usual ones: plans with them are nearer than without.
+
+        What is offloaded has no price, so no plan with it can be offered.
+        """
+        row = self.reference.row
+        usual = usual_options(as_columns(row))
+        unusual = (name for name in OPTION_NAMES if row[name] != int(usual[name]))
+        return tuple((name, row[name]) for name in unusual if name != "offload")
 
     def _rows(self, request: SearchRequest, meshes: Columns, block: Ints) -> Iterator[tuple[Columns, float]]:
         """Rows of some meshes that may fit, nearest first, a few at a time, with the distance of the first."""
-        policies = recompute_policies(request)
-        mesh = np.tile(block, len(policies))
-        recompute = np.repeat(np.array(policies, dtype=np.int64), len(block))
-        rows, _ = rows_of(request, meshes, recompute, mesh)
+        places = np.arange(len(policies(request)))
+        rows, _ = rows_of(request, meshes, np.repeat(places, len(block)), np.tile(block, len(places)))
         rows = _take(rows, np.flatnonzero(self._may_fit(request, rows)))
-        steps = steps_of(*distances(self.reference, rows))
+        steps = steps_of(*distances(self.reference, rows | option_columns(request, rows, _OF_ROWS)))
         order = np.argsort(steps, kind="stable")
         for start in range(0, len(order), _ROWS_AT_ONCE):
             some = order[start : start + _ROWS_AT_ONCE]
@@ -128,7 +142,7 @@ class NearestSearch:
         """The rows that no relaxation of memory rules out; layers of the plan's own are not judged by it."""
         possible = np.asarray((rows["pp"] == self.reference.row["pp"]) & (self.own_layers is not None))
         free = num(np.zeros(len(rows["tp"])))
-        bounds = RowBound(body_s=free, ends_s=free, **memory_bounds(self.facts, rows))
+        bounds = RowBound(body_s=free, ends_s=free, **memory_bounds(request, self.facts, rows))
         usable = float(request.scenario.usable_bytes)
         for pp in np.unique(rows["pp"]).tolist():
             at = np.flatnonzero((rows["pp"] == pp) & ~possible)

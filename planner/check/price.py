@@ -54,7 +54,7 @@ class Pricing:
 def row_of_plan(scenario: Scenario, plan: Plan) -> dict[str, int]:
     """The plan as a row; layers of its own are no part of a row, their place holds the plainest layout."""
     layout = layout_of(plan, scenario.model.num_layers)
-    return encode(plan, Layout.EVEN if layout is None else layout)
+    return encode(scenario, plan, Layout.EVEN if layout is None else layout)
 
 
 def price(scenario: Scenario, plan: Plan) -> Pricing:

@@ -60,6 +60,17 @@ class PlanFields(PlanAxes):
     optimizer: str
     framework: str
     framework_version: str
+    recompute_interval: int = 1
+    reshard_after: str = "forward"
+    fsdp_prefetch: int = 1
+    gradient_sync: str = "step"
+    zero_plus: tuple[str, ...] = ()
+    tp_overlap: bool = True
+    cp_a2a_degree: int = 1
+    cp_balanced: bool = True
+    moe_dispatcher: str = "deduplicated"
+    ep_overlap: bool = False
+    moe_capacity_factor: float | None = None
 
 
 class Memory(Told):

@@ -31,28 +31,32 @@ from costmodel.table import AXES, PlanTable, layer_counts
 from costmodel.terms.communication import CONTEXT_PARALLEL
 from costmodel.terms.state import state_bytes
 from costmodel.terms.term import Axes
+from planner.search.choices import option_columns
 from planner.search.request import SearchRequest
 from planner.search.space import Columns, offered_cp_comm, stage_options
 
 
-def row_table(rows: Columns) -> PlanTable:
-    """Rows over ``ROW_AXES`` as plans without virtual stages."""
+def row_table(request: SearchRequest, rows: Columns, cp_comm_type: int = 0) -> PlanTable:
+    """Rows over ``ROW_AXES`` as plans without virtual stages, all with the same CP exchange where they have one."""
     one = np.ones(len(rows["tp"]), dtype=np.int64)
-    neutral = {
+    columns = rows | {
         "vpp": one,
         "layout": one * int(Layout.EVEN),
         "schedule": one * SCHEDULES.index("1f1b"),
-        "cp_comm_type": one * 0,
+        "cp_comm_type": np.where(rows["cp"] > 1, cp_comm_type, 0),
+        "recompute_modules": one * 0,
     }
-    return PlanTable(columns={axis: rows[axis] if axis in rows else neutral[axis] for axis in AXES})
+    columns |= option_columns(request, columns)
+    return PlanTable(columns={axis: columns[axis] for axis in AXES})
 
 
-def with_inner(meshes: Columns, *, recompute: int, zero_stage: int) -> Columns:
-    """Every mesh with the same recompute policy and with what ``zero_stage`` names sharded over all replicas."""
+def with_inner(meshes: Columns, *, policy: tuple[int, int], zero_stage: int) -> Columns:
+    """Every mesh with the same policy and with what ``zero_stage`` names sharded over all replicas."""
     one, dp = np.ones(len(meshes["tp"]), dtype=np.int64), meshes["dp"]
     sharded = zero_stage > 0
     return meshes | {
-        "recompute": one * recompute,
+        "recompute": one * policy[0],
+        "options": one * policy[1],
         "zero_stage": one * zero_stage,
         "dp_shard": dp if sharded else one,
         "dp_replicate": one if sharded else dp,
@@ -82,19 +86,12 @@ class RowBound:
 
 def row_bounds(request: SearchRequest, f: Facts, rows: Columns) -> RowBound:
     """Bounds of rows over ``ROW_AXES``, at the cheapest way to exchange keys and values."""
-    table = row_table(rows)
+    table = row_table(request, rows)
     o = evaluate_terms(f, table)
     body = ends = np.full(len(table), np.inf)
     for kind in offered_cp_comm(request) or (0,):
-        exchange = CONTEXT_PARALLEL.evaluate(
-            f,
-            Axes(
-                {
-                    axis: num(np.where(table["cp"] > 1, kind, 0) if axis == "cp_comm_type" else table[axis])
-                    for axis in CONTEXT_PARALLEL.axes
-                }
-            ),
-        )
+        exchanging = row_table(request, rows, kind)
+        exchange = CONTEXT_PARALLEL.evaluate(f, Axes({axis: num(exchanging[axis]) for axis in CONTEXT_PARALLEL.axes}))
         o = {**o, **exchange}
         passes = forward_cost(f, o), backward_cost(f, o, num(table["recompute"]))
         passes = with_sharded_parameters(f, o, *passes, num(table["zero_stage"]))
@@ -105,9 +102,9 @@ def row_bounds(request: SearchRequest, f: Facts, rows: Columns) -> RowBound:
     return RowBound(**times, **_memory_bounds(f, o, table))
 
 
-def memory_bounds(f: Facts, rows: Columns) -> dict[str, Num]:
+def memory_bounds(request: SearchRequest, f: Facts, rows: Columns) -> dict[str, Num]:
     """The fields of ``RowBound`` that are about memory, alone."""
-    table = row_table(rows)
+    table = row_table(request, rows)
     return _memory_bounds(f, evaluate_terms(f, table), table)
 
 

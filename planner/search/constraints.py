@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from costmodel.errors import InvalidInput, UnknownName
+from costmodel.spec.options import BY_NAME, OPTION_NAMES
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
 
 WORDS: Mapping[str, tuple[str, ...]] = {
@@ -40,7 +41,7 @@ ALIASES: Mapping[str, str] = {
     "cp_comm": "cp_comm_type",
     "devices": "devices_used",
 }
-KEYS: tuple[str, ...] = (*NUMBERS, *WORDS)
+KEYS: tuple[str, ...] = (*NUMBERS, *WORDS, *OPTION_NAMES)
 _LARGEST = 1_000_000_000
 _MOST_SHOWN = 12
 
@@ -122,9 +123,9 @@ class Constraints:
         values = self.domain(axis, offered)
         if not values:
             kind = "pin" if any(pin.axis == axis for pin in self.pins) else "forbid"
-            names = [WORDS[axis][value] if axis in WORDS else str(value) for value in offered]
+            names = [_shown(axis, value) for value in offered]
             shown = ", ".join(names[:_MOST_SHOWN]) + (", ..." if len(names) > _MOST_SHOWN else "")
-            hint = "" if axis in WORDS else "; others are searched when a pin lists them one by one"
+            hint = "" if axis in WORDS or axis in BY_NAME else "; others are searched when a pin lists them one by one"
             raise InvalidInput(
                 kind, self.describe(axis), f"it leaves {axis} without a value; searched are {shown}{hint}"
             )
@@ -158,6 +159,12 @@ class Constraints:
                 )
 
 
+def _shown(axis: str, value: int) -> str:
+    if axis in WORDS:
+        return WORDS[axis][value]
+    return str(BY_NAME[axis].decode(value)) if axis in BY_NAME else str(value)
+
+
 def _condition(kind: str, text: str) -> Condition:
     key, separator, values = text.partition("=")
     axis = ALIASES.get(key.strip().lower().replace("-", "_"), key.strip().lower().replace("-", "_"))
@@ -174,6 +181,8 @@ def _condition(kind: str, text: str) -> Condition:
             if part.lower() not in WORDS[axis]:
                 raise UnknownName(f"{kind} {axis}", part, WORDS[axis])
             singles.add(WORDS[axis].index(part.lower()))
+        elif axis in BY_NAME:
+            singles.add(BY_NAME[axis].read(part))
         elif ".." in part:
             ranges.append(_range(kind, text, part, minimum=0 if axis == "zero_stage" else 1))
         else:

@@ -16,14 +16,16 @@ import numpy as np
 
 from costmodel.arrays import Bools, Ints, distinct
 from costmodel.rules import Rule, rules_for
+from costmodel.spec.options import BY_NAME
+from planner.search.choices import axes_read, holds, option_columns, policies
 from planner.search.request import SearchRequest
 from planner.search.space import (
     MESH_AXES,
+    POLICY_AXES,
     SHARD_AXES,
     STAGE_AXES,
     Columns,
     offered_cp_comm,
-    recompute_policies,
     sharding_options,
     stage_options,
 )
@@ -63,10 +65,10 @@ def _groups(request: SearchRequest, rules: Sequence[Rule]) -> list[_Group]:
             choices=lambda cp: [(code,) for code in (offered_cp_comm(request) if cp > 1 else (0,))],
         ),
         # Every mesh has the same policies; a group needs some axis as its key.
-        _Group(axes=("recompute",), key=("pp",), choices=lambda _: [(code,) for code in recompute_policies(request)]),
+        _Group(axes=POLICY_AXES, key=("pp",), choices=lambda _: policies(request)),
     ]
     for rule in rules:
-        read = [group for group in groups if set(group.axes) & set(rule.axes)]
+        read = [group for group in groups if set(group.axes) & set(axes_read(rule))]
         if len(read) > 1:
             groups = [group for group in groups if group not in read] + [_joined(read)]
     return groups
@@ -89,12 +91,12 @@ def eliminate(request: SearchRequest, meshes: Columns) -> Elimination:
     result = Elimination(legal=np.ones(len(meshes["tp"]), dtype=np.bool_))
     rules = rules_for(scenario.framework)
     for rule in rules:
-        if set(rule.axes) <= set(MESH_AXES):
+        if set(axes_read(rule)) <= set(MESH_AXES):
             broken = ~np.broadcast_to(rule.holds(scenario, meshes), result.legal.shape)
             _count(result, rule, broken, meshes, {})
             result.legal &= ~broken
     for group in _groups(request, rules):
-        own = [rule for rule in rules if set(rule.axes) & set(group.axes)]
+        own = [rule for rule in rules if set(axes_read(rule)) & set(group.axes)]
         _check_group(request, result, group, own, meshes)
     return result
 
@@ -110,7 +112,7 @@ def _check_group(
     request: SearchRequest, result: Elimination, group: _Group, rules: list[Rule], meshes: Columns
 ) -> None:
     """Judge each distinct tuple of the mesh axes that the group's choices and rules read, then spread the verdict."""
-    read = sorted({axis for rule in rules for axis in rule.axes if axis in MESH_AXES} | set(group.key))
+    read = sorted({axis for rule in rules for axis in axes_read(rule) if axis in MESH_AXES} | set(group.key))
     representative, inverse = distinct([meshes[axis] for axis in read])
     columns = {axis: meshes[axis][representative] for axis in read}
     by_choices: dict[tuple[int, ...], list[int]] = {}
@@ -129,14 +131,22 @@ def _check_group(
         grid: dict[str, Ints] = {axis: columns[axis][at][:, np.newaxis] for axis in read}
         grid |= {axis: choices[np.newaxis, :, position] for position, axis in enumerate(group.axes)}
         shape = (len(at), len(choices))
-        verdicts = {rule.name: np.broadcast_to(rule.holds(request.scenario, grid), shape) for rule in rules}
+        verdicts = {rule.name: np.broadcast_to(holds(request, rule, grid), shape) for rule in rules}
         good = np.logical_and.reduce(list(verdicts.values())) if verdicts else np.ones(shape, dtype=np.bool_)
         passes[at] = good.any(axis=1)
         for rule in rules:
             fails = ~verdicts[rule.name][:, 0]
             broken[rule.name][at] = fails
             if fails.any() and rule.name not in inner:
-                inner[rule.name] = dict(zip(group.axes, choices[0].tolist(), strict=True))
+                first = {axis: choices[0, position] for position, axis in enumerate(group.axes)}
+                inner[rule.name] = {axis: int(code) for axis, code in first.items()}
+                options = tuple(axis for axis in rule.axes if axis in BY_NAME)
+                if options:
+                    example = {axis: columns[axis][at][fails][:1] for axis in read} | {
+                        axis: np.array([code]) for axis, code in first.items()
+                    }
+                    found = option_columns(request, example, options)
+                    inner[rule.name] |= {axis: int(code[0]) for axis, code in found.items()}
     lost = ~(passes | no_choice)
     for rule in rules:
         _count(result, rule, (lost & broken[rule.name])[inverse], meshes, inner.get(rule.name, {}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from costmodel.facts import Facts
 from costmodel.predict import predict
 from costmodel.rules import legal_mask
 from costmodel.table import AXES, PlanTable, layer_counts, stage_table
+from planner.search.choices import policies
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
 from planner.search.space import Columns, legal_zero_stages, recompute_policies
@@ -73,8 +74,9 @@ def _take(meshes: Columns, rows: Ints) -> Columns:
 
 def _usually_leanest(request: SearchRequest, f: Facts, meshes: Columns) -> LeanestPlans:
     """Most recompute, everything sharded over all replicas, the plainest layout of the fewest chunks."""
-    most = recompute_policies(request)[-1:]
-    rows, of_row = _every_policy(request, meshes, most)
+    most = recompute_policies(request)[-1]
+    lean_policies = [place for place, (recompute, _) in enumerate(policies(request)) if recompute == most]
+    rows, of_row = _every_policy(request, meshes, lean_policies)
     high = legal_zero_stages(request)[-2:]
     lean = np.flatnonzero((rows["dp_replicate"] == 1) & np.isin(rows["zero_stage"], high))
     table, of_plan = expand(request, _take(rows, lean), leanest=True, every_layout=False)
@@ -83,7 +85,7 @@ def _usually_leanest(request: SearchRequest, f: Facts, meshes: Columns) -> Leane
 
 def _leanest(request: SearchRequest, f: Facts, meshes: Columns) -> LeanestPlans:
     """Every recompute policy, sharding and layout."""
-    rows, of_row = _every_policy(request, meshes, recompute_policies(request))
+    rows, of_row = _every_policy(request, meshes, range(len(policies(request))))
     layers, leading_dense = layer_counts(request.scenario)
     # With layers of one kind the fewest chunks keep the fewest activations; more chunks may mix two kinds better.
     uniform = leading_dense in (0, layers)
@@ -91,11 +93,11 @@ def _leanest(request: SearchRequest, f: Facts, meshes: Columns) -> LeanestPlans:
     return _least_per_mesh(request, f, table, of_row[of_plan], len(meshes["tp"]))
 
 
-def _every_policy(request: SearchRequest, meshes: Columns, policies: tuple[int, ...]) -> tuple[Columns, Ints]:
-    """Rows of every mesh under each recompute policy, and the mesh of each row."""
+def _every_policy(request: SearchRequest, meshes: Columns, places: Sequence[int]) -> tuple[Columns, Ints]:
+    """Rows of every mesh under each of some policies, and the mesh of each row."""
     count = len(meshes["tp"])
-    mesh = np.tile(np.arange(count), len(policies))
-    rows, of_pair = rows_of(request, meshes, np.repeat(np.array(policies, dtype=np.int64), count), mesh)
+    mesh = np.tile(np.arange(count), len(places))
+    rows, of_pair = rows_of(request, meshes, np.repeat(np.array(places, dtype=np.int64), count), mesh)
     return rows, mesh[of_pair]
 
 

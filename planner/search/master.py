@@ -24,7 +24,9 @@ from costmodel.facts import Facts
 from costmodel.rules import Rule, rules_for
 from costmodel.spec.plan import CP_COMM_TYPES
 from costmodel.stages import Layout
+from costmodel.table import PlanTable
 from planner.search.bounds import RowBound, stage_bounds
+from planner.search.choices import axes_read, holds
 from planner.search.request import SearchRequest
 from planner.search.space import ROW_AXES, Columns
 
@@ -66,8 +68,18 @@ class Enumeration:
 
     def as_rows(self) -> list[list[int]]:
         """The solutions one by one, in the order of ``DECISIONS``."""
-        listed: list[list[int]] = np.stack([self.decisions[axis] for axis in DECISIONS], axis=1).tolist()
-        return listed
+        return tuples_of(self.decisions)
+
+
+def tuples_of(columns: Columns) -> list[list[int]]:
+    """Rows in the order of ``DECISIONS``."""
+    listed: list[list[int]] = np.stack([columns[axis] for axis in DECISIONS], axis=1).tolist()
+    return listed
+
+
+def decisions_of(rows: Columns, table: PlanTable, of_row: Ints) -> list[list[int]]:
+    """What the master decides of each plan of a table that ``expand`` made of rows."""
+    return tuples_of({**table.columns, "options": rows["options"][of_row]})
 
 
 def enumerate_below(
@@ -244,8 +256,9 @@ class _Master:
     def _add_rule(self, rule: Rule) -> None:
         """The rule as a table over the decisions that it reads; what is decided later counts at its best."""
         later = {"layout": [int(layout) for layout in Layout], "cp_comm_type": list(range(len(CP_COMM_TYPES)))}
-        now = [axis for axis in rule.axes if axis in self.variables]
-        free = [axis for axis in rule.axes if axis not in self.variables]
+        read = axes_read(rule)
+        now = [axis for axis in read if axis in self.variables]
+        free = [axis for axis in read if axis not in self.variables]
         size = np.prod([len(self.domains[axis]) for axis in now], dtype=np.float64)
         if set(now) <= set(ROW_AXES) and size > _RULE_TUPLES:
             tuples = np.unique(np.stack([self.rows[axis] for axis in now], axis=1), axis=0)
@@ -257,7 +270,7 @@ class _Master:
             columns |= {
                 axis: np.full(len(tuples), value, dtype=np.int64) for axis, value in zip(free, chosen, strict=True)
             }
-            passes |= np.broadcast_to(rule.holds(self.request.scenario, columns), passes.shape)
+            passes |= np.broadcast_to(holds(self.request, rule, columns), passes.shape)
         if not passes.all():
             allowed = tuples[passes].tolist()
             self.model.add_allowed_assignments([self.variables[axis] for axis in now], allowed).with_name(rule.name)

@@ -1,4 +1,4 @@
-"""Rows lie between meshes and plans: a mesh with its recompute policy and sharding, before stages and CP exchange."""
+"""Rows lie between meshes and plans: a mesh with its policy and sharding, before stages and CP exchange."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 from costmodel.arrays import Ints, distinct
 from costmodel.table import AXES, PlanTable
 from costmodel.terms.communication import P2P
+from planner.search.choices import option_columns, policy_columns
 from planner.search.request import SearchRequest
 from planner.search.space import (
     MESH_AXES,
@@ -20,8 +21,11 @@ from planner.search.space import (
 )
 
 
-def rows_of(request: SearchRequest, meshes: Columns, recompute: Ints, mesh: Ints) -> tuple[Columns, Ints]:
-    """Every (recompute policy, mesh) pair with every way to shard it.
+def rows_of(request: SearchRequest, meshes: Columns, policy: Ints, mesh: Ints) -> tuple[Columns, Ints]:
+    """Every (policy, mesh) pair with every way to shard it.
+
+    Args:
+        policy: places among ``choices.policies``.
 
     Returns:
         Columns of ``ROW_AXES``, and for each row the position of its pair.
@@ -37,7 +41,8 @@ def rows_of(request: SearchRequest, meshes: Columns, recompute: Ints, mesh: Ints
     sharding = np.concatenate(of_pair) if of_pair else np.zeros((0, 3), dtype=np.int64)
     columns = {axis: meshes[axis][mesh][source] for axis in MESH_AXES}
     columns |= dict(zip(SHARD_AXES, sharding.T, strict=True))
-    columns["recompute"] = recompute[source]
+    recompute, options = policy_columns(request, policy)
+    columns |= {"recompute": recompute[source], "options": options[source]}
     return {axis: columns[axis] for axis in ROW_AXES}, source
 
 
@@ -77,6 +82,8 @@ def expand(
         columns = {axis: column[at][row] for axis, column in rows.items()}
         columns |= dict(zip(STAGE_AXES, stages[stage].T, strict=True))
         columns["cp_comm_type"] = exchanges[exchange]
+        columns["recompute_modules"] = np.zeros_like(row)
+        columns |= option_columns(request, columns)
         parts.append(PlanTable(columns={axis: columns[axis] for axis in AXES}))
         sources.append(at[row])
     if not parts:

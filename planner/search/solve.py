@@ -1,7 +1,7 @@
 """One search, end to end: relax, price good plans, let the master list what could still matter, price that exactly.
 
 1. All meshes that devices and batch allow; those that break a rule are counted and dropped.
-2. Every legal mesh gets a lower bound per recompute policy; what can't fit is dropped.
+2. Every legal mesh gets a lower bound per recompute policy and combination of options; what can't fit is dropped.
 3. Incumbents: the most promising rows are priced in full; the k-th best different mesh is the limit.
 4. The CP-SAT master lists every decision that is below the limit by the relaxations; each is priced in full.
    When it finishes, nothing else can be among the best k: the list is proven.
@@ -19,18 +19,18 @@ import numpy as np
 
 from costmodel.arrays import Bools, Ints, Num, num
 from costmodel.facts import Facts
-from costmodel.spec.plan import RECOMPUTES
 from costmodel.table import PlanTable, mesh_size
 from planner.search.bounds import RowBound, least_step_time, memory_bounds, row_bounds, with_inner, work_bound_device_s
+from planner.search.choices import policies
 from planner.search.eliminate import MEMORY, Elimination, eliminate
 from planner.search.found import Found
 from planner.search.leanest import nearest_plan, unfit_meshes
-from planner.search.master import DECISIONS, Enumeration, enumerate_below
+from planner.search.master import Enumeration, decisions_of, enumerate_below
 from planner.search.objective import Objective, objective_of
 from planner.search.priced import ROUNDING, Priced
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
-from planner.search.space import Columns, legal_zero_stages, mesh_candidates, recompute_policies
+from planner.search.space import Columns, legal_zero_stages, mesh_candidates
 
 _ROWS_PER_ROUND = 256
 _ROUNDS = 12
@@ -168,7 +168,7 @@ class Search:
     # -- relaxations ---------------------------------------------------------------------------------------------------
 
     def _relax(self, meshes: Columns) -> tuple[Num, bool]:
-        """Least step time per (recompute policy, mesh): time as if little were sharded, memory as if all were.
+        """Least step time per (policy, mesh): time as if little were sharded, memory as if all were.
 
         Works through blocks of meshes, most devices and smallest micro-batches first, so that a deadline leaves the
         likeliest ones bounded.
@@ -176,7 +176,7 @@ class Search:
         Returns:
             Seconds, infinite for what can't fit or was not reached; and whether all were reached.
         """
-        least = np.full((len(RECOMPUTES), len(meshes["tp"])), np.inf)
+        least = np.full((len(policies(self.request)), len(meshes["tp"])), np.inf)
         order = np.lexsort((-mesh_size(meshes), meshes["micro_batch_size"]))
         for start in range(0, len(order), _MESHES_IN_A_BLOCK):
             if start and self._late():
@@ -188,20 +188,20 @@ class Search:
     def _relax_block(self, meshes: Columns) -> Num:
         request, f = self.request, self.facts
         zero_stages = legal_zero_stages(request)
-        least = np.full((len(RECOMPUTES), len(meshes["tp"])), np.inf)
-        for recompute in recompute_policies(request):
-            quick = row_bounds(request, f, with_inner(meshes, recompute=recompute, zero_stage=min((1, *zero_stages))))
+        least = np.full((len(policies(self.request)), len(meshes["tp"])), np.inf)
+        for place, policy in enumerate(policies(request)):
+            quick = row_bounds(request, f, with_inner(meshes, policy=policy, zero_stage=min((1, *zero_stages))))
             # Gathered layers can make stage 3 need more than stage 2, so both are tried.
             for zero in zero_stages[-2:]:
-                lean = memory_bounds(f, with_inner(meshes, recompute=recompute, zero_stage=zero))
+                lean = memory_bounds(request, f, with_inner(meshes, policy=policy, zero_stage=zero))
                 mixed = replace(quick, **lean)
                 value = least_step_time(request, f, meshes, mixed, self.usable)
-                least[recompute] = np.minimum(least[recompute], value)
+                least[place] = np.minimum(least[place], value)
         return least
 
-    def _bounded_rows(self, meshes: Columns, recompute: Ints, mesh: Ints) -> tuple[Columns, Num, RowBound]:
-        """Rows of (recompute policy, mesh) pairs with the least objective of each, and their bounds."""
-        rows, _ = rows_of(self.request, meshes, recompute, mesh)
+    def _bounded_rows(self, meshes: Columns, policy: Ints, mesh: Ints) -> tuple[Columns, Num, RowBound]:
+        """Rows of (policy, mesh) pairs with the least objective of each, and their bounds."""
+        rows, _ = rows_of(self.request, meshes, policy, mesh)
         bounds = row_bounds(self.request, self.facts, rows)
         least = least_step_time(self.request, self.facts, rows, bounds, self.usable)
         return rows, self.objective.of_rows(least, rows), bounds
@@ -300,7 +300,8 @@ class Search:
     def _price_listed(self, listed: Enumeration) -> None:
         """Expand the master's decisions over layouts and CP exchanges, and price them."""
         if len(listed):
-            table, _ = expand(self.request, listed.rows())
+            rows = listed.rows()
+            table, of_row = expand(self.request, rows)
             wanted = set(map(tuple, listed.as_rows()))
-            decided = np.stack([table[axis] for axis in DECISIONS], axis=1).tolist()
+            decided = decisions_of(rows, table, of_row)
             self.found.price(table.take(np.array([tuple(row) in wanted for row in decided], dtype=np.bool_)))

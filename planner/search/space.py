@@ -2,7 +2,7 @@
 
 A *mesh* is (tp, cp, pp, dp, ep, etp, micro-batch size): what top-k entries differ in and what ``eliminated`` counts.
 What varies inside one mesh are the *inner* axes: virtual stages and layout, what is sharded and how far, recompute,
-how CP communicates.
+how CP communicates. The options of a plan are one axis, ``options``: the place among ``option_choices``.
 
 Default domains (a pin may name values outside them): tp divides the heads and stays within one scale-up domain (at
 least a node); cp leaves whole pairs of chunks of at least ``_LEAST_TOKENS_PER_RANK`` tokens; ep divides the experts;
@@ -29,7 +29,8 @@ from planner.search.request import SearchRequest
 MESH_AXES: tuple[str, ...] = ("tp", "cp", "pp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches")
 STAGE_AXES: tuple[str, ...] = ("vpp", "layout", "schedule")
 SHARD_AXES: tuple[str, ...] = ("zero_stage", "dp_replicate", "dp_shard")
-ROW_AXES: tuple[str, ...] = (*MESH_AXES, *SHARD_AXES, "recompute")
+POLICY_AXES: tuple[str, ...] = ("recompute", "options")
+ROW_AXES: tuple[str, ...] = (*MESH_AXES, *SHARD_AXES, *POLICY_AXES)
 
 Columns: TypeAlias = dict[str, Ints]
 """Meshes (columns of ``MESH_AXES``) or rows (columns of ``ROW_AXES``)."""

@@ -20,7 +20,7 @@ from costmodel.scenario import Scenario
 from costmodel.spec.model import ModelSpec
 from costmodel.spec.plan import SCHEDULES, Plan
 from costmodel.stages import Layout, layers_per_chunk
-from costmodel.table import AXES, PlanTable
+from costmodel.table import BASE_AXES, PlanTable
 from tests import scenarios
 from tests.plans import finished, slugs
 
@@ -71,7 +71,7 @@ def scenario_of(
 
 def row_of(scenario: Scenario, **axes: int) -> dict[str, int]:
     """A row from the axes that matter; the rest follows from them."""
-    row = dict.fromkeys(AXES, 1) | {"cp_comm_type": 0, "layout": 0, "recompute": 0, "schedule": 1, "zero_stage": 1}
+    row = dict.fromkeys(BASE_AXES, 1) | {"cp_comm_type": 0, "layout": 0, "recompute": 0, "schedule": 1, "zero_stage": 1}
     row |= axes
     row.setdefault("dp", scenario.devices // (row["tp"] * row["cp"] * row["pp"]))
     row["dp_shard"] = row["dp"] // row["dp_replicate"]
@@ -157,7 +157,7 @@ def rows(draw: st.DrawFn, scenario: Scenario) -> dict[str, int]:
         "recompute": draw(st.integers(0, 2)),
         "schedule": INTERLEAVED if vpp > 1 else SCHEDULES.index("1f1b"),
     }
-    for axis in draw(st.lists(st.sampled_from(AXES), max_size=2)):
+    for axis in draw(st.lists(st.sampled_from(BASE_AXES), max_size=2)):
         limits = {
             "cp_comm_type": (0, 2),
             "layout": (0, 2),
@@ -366,7 +366,7 @@ def test_modules_to_recompute_are_the_framework_s_and_the_model_s(
 )
 def test_what_may_live_in_host_memory(framework: str, offload: str, changes: dict[str, Any], slug: str | None) -> None:
     scenario = scenario_of(LLAMA_8B, 8, 48, 4096).model_copy(update={"framework": load_framework(*framework.split())})
-    row = row_of(scenario, **({"dp": 8} | {axis: value for axis, value in changes.items() if axis in AXES[:-2]}))
+    row = row_of(scenario, **({"dp": 8} | {axis: value for axis, value in changes.items() if axis in BASE_AXES[:-2]}))
     policy = {axis: value for axis, value in changes.items() if axis == "recompute"}
     plan = finished(scenario, row, offload=offload, **policy)
     assert {name for name in slugs(plan, scenario) if "offload" in name} == ({slug} if slug else set())

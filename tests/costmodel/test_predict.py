@@ -19,7 +19,7 @@ from costmodel.predict import TERMS, PredictionTable, StagePrediction, evaluate_
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import Plan
 from costmodel.stages import Layout, stage_kinds
-from costmodel.table import AXES, PlanTable, StageTable, layer_counts, stage_table
+from costmodel.table import AXES, BASE_AXES, PlanTable, StageTable, layer_counts, stage_table
 from costmodel.terms.attention import ATTENTION
 from costmodel.terms.communication import TENSOR_PARALLEL
 from costmodel.terms.term import Axes, Term
@@ -235,7 +235,12 @@ def test_the_bubble_is_the_mean_devices_work(layout: Layout) -> None:
 def test_a_row_survives_the_table() -> None:
     rows = [plan_row(256, tp=2, dp=8, pp=4, vpp=2), plan_row(256, dp=16, cp=4, zero_stage=0, recompute=2)]
     table = PlanTable.of_rows(rows)
-    assert [table.row(index) for index in range(len(table))] == [{axis: row[axis] for axis in AXES} for row in rows]
+    back = [table.row(index) for index in range(len(table))]
+    assert [{axis: found[axis] for axis in BASE_AXES} for found in back] == [
+        {axis: row[axis] for axis in BASE_AXES} for row in rows
+    ]
+    # An option that a row leaves out is the usual one.
+    assert [found["tp_overlap"] for found in back] == [1, 1]
     assert table.devices_used.tolist() == [64, 64]
     swapped = PlanTable.concatenate([table.take(np.array([1])), table.take(np.array([True, False]))])
     assert [swapped.row(0), swapped.row(1)] == [table.row(1), table.row(0)]
@@ -269,8 +274,9 @@ def test_a_plan_becomes_the_row_that_prices_it() -> None:
         framework="megatron-core",
         framework_version="0.16",
     )
-    row = encode(plan, Layout.EVEN)
-    assert plan_of(scenario_of("llama-3-8b", devices=64, global_batch_size=128, seq_len=8192), row) == plan
+    scenario = scenario_of("llama-3-8b", devices=64, global_batch_size=128, seq_len=8192)
+    row = encode(scenario, plan, Layout.EVEN)
+    assert plan_of(scenario, row) == plan
     expected = plan_row(
         128, tp=2, pp=4, vpp=2, cp=2, cp_comm_type=1, dp=4, dp_replicate=2, micro_batch_size=2, recompute=1
     )

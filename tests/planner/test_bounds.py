@@ -18,6 +18,7 @@ from costmodel.facts import Facts
 from costmodel.predict import PredictionTable, predict
 from costmodel.rules import legal_mask
 from costmodel.scenario import Scenario
+from costmodel.spec.options import usual_options
 from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import AXES, PlanTable, stage_table
@@ -29,7 +30,7 @@ from planner.search.bounds import (
     step_time_bound,
     with_inner,
 )
-from planner.search.master import DECISIONS, enumerate_below
+from planner.search.master import DECISIONS, decisions_of, enumerate_below
 from planner.search.objective import Objective
 from planner.search.request import SearchRequest
 from planner.search.rows import expand
@@ -79,7 +80,7 @@ def random_plans(scenario: Scenario, seed: int, wanted: int) -> PlanTable:
         columns = {
             "tp": among(t for t in divisors(model.num_heads) if t <= near),
             "cp": among([1, 1, 1, 2, 4]),
-            "cp_comm_type": among(range(len(CP_COMM_TYPES))),
+            "cp_comm_type": among(map(CP_COMM_TYPES.index, scenario.framework.cp_comm_types or ("p2p",))),
             "ep": among(divisors(model.moe.num_experts) if model.moe else [1]),
             "dp": among(d for d in divisors(batch) if d <= scenario.devices),
             "pp": among([1, *range(1, model.num_layers + 1)]),
@@ -100,6 +101,7 @@ def random_plans(scenario: Scenario, seed: int, wanted: int) -> PlanTable:
         columns["num_microbatches"] = np.maximum(batch // (columns["dp"] * columns["micro_batch_size"]), 1)
         used = columns["tp"] * columns["cp"] * columns["dp"] * columns["pp"]
         keep = (used <= scenario.devices) & (columns["vpp"] <= np.maximum((model.num_layers + 2) // columns["pp"], 1))
+        columns |= {"recompute_modules": np.zeros(draws, dtype=np.int64), **usual_options(columns)}
         table = PlanTable(columns={axis: columns[axis][keep] for axis in AXES})
         shapes = np.unique(np.stack([table["pp"], table["vpp"], table["layout"]], axis=1), axis=0)
         impossible = {
@@ -124,7 +126,7 @@ def priced_plans(name: str) -> tuple[SearchRequest, Facts, PlanTable, Prediction
 
 
 def rows_from(table: PlanTable) -> dict[str, np.ndarray]:
-    return {axis: table[axis] for axis in ROW_AXES}
+    return {axis: table[axis] for axis in ROW_AXES if axis != "options"} | {"options": table["tp"] * 0}
 
 
 def by_stages(request: SearchRequest, table: PlanTable) -> list[tuple[int, Any, np.ndarray]]:
@@ -208,12 +210,12 @@ def test_stage_1_is_the_quickest_sharding_and_full_sharding_the_leanest(name: st
     for recompute in range(3):
         of = np.flatnonzero(table["recompute"] == recompute)
         some = {axis: column[of] for axis, column in meshes.items()}
-        rows = with_inner(some, recompute=recompute, zero_stage=1)
+        rows = with_inner(some, policy=(recompute, 0), zero_stage=1)
         bounds = row_bounds(request, facts, rows)
         quick[of] = least_step_time(request, facts, rows, bounds, None)
         part = table.take(of)
         for zero in (2, 3):
-            leaner = row_bounds(request, facts, with_inner(some, recompute=recompute, zero_stage=zero))
+            leaner = row_bounds(request, facts, with_inner(some, policy=(recompute, 0), zero_stage=zero))
             for pp, bound, at in by_stages(request, part):
                 m = part["num_microbatches"][at]
                 lean[of[at]] |= fits(request, bound, pp, m, leaner, at, usable[of[at]])  # type: ignore[arg-type]
@@ -227,7 +229,9 @@ def test_the_bound_over_all_cp_exchanges_is_that_of_the_cheapest(name: str) -> N
     scenario = scenario_named(name)
     facts = Facts.of(scenario)
     rows = rows_from(random_plans(scenario, seed=1, wanted=500))
-    each = [row_bounds(request_of(scenario, [f"cp_comm={kind}"]), facts, rows) for kind in CP_COMM_TYPES]
+    each = [
+        row_bounds(request_of(scenario, [f"cp_comm={kind}"]), facts, rows) for kind in scenario.framework.cp_comm_types
+    ]
     every = row_bounds(SearchRequest(scenario=scenario), facts, rows)
     cheapest = np.minimum.reduce([one.body_s for one in each])
     assert (every.body_s <= cheapest).all()
@@ -257,13 +261,14 @@ def test_the_master_lists_every_plan_that_the_exact_price_puts_under_the_limit(n
     request = request_of(scenario, pins, objective=kind, price_per_device_hour=2.0, min_used=0.9)
     facts, usable = Facts.of(scenario), float(scenario.usable_bytes)
     rows = every_row(request)
-    table, _ = expand(request, rows)
-    table = table.take(legal_mask(scenario, table))
+    table, of_row = expand(request, rows)
+    legal = np.flatnonzero(legal_mask(scenario, table))
+    table, of_row = table.take(legal), of_row[legal]
     exact = predict(facts, table, stage_table(scenario, table))
     objective = Objective(kind=kind, price=2.0)
     values = objective.of_plans(exact.step_time_s, table)
     fitting = exact.peak_bytes <= usable
-    decided = np.stack([table[axis] for axis in DECISIONS], axis=1)
+    decided = np.array(decisions_of(rows, table, of_row))
     bounds, chosen = row_bounds(request, facts, rows), []
     for rank in (0, 7, 60):
         limit = float(np.sort(values[fitting])[rank])
@@ -306,9 +311,9 @@ def test_rounding_to_integers_never_cuts_what_lies_on_the_limit(name: str) -> No
             )
     decided, time_s, need = np.concatenate(decisions, axis=1).T, np.concatenate(times), np.concatenate(needs)
     # Rules on stages are the master's too: of its decisions only those with a legal layout can be listed.
-    table, _ = expand(request, rows)
-    table = table.take(legal_mask(scenario, table))
-    lawful = {tuple(row) for row in np.stack([table[axis] for axis in DECISIONS], axis=1).tolist()}
+    table, of_row = expand(request, rows)
+    legal = np.flatnonzero(legal_mask(scenario, table))
+    lawful = {tuple(row) for row in decisions_of(rows, table.take(legal), of_row[legal])}
     mine = np.array([tuple(row) in lawful for row in decided.tolist()])
     order = np.flatnonzero(mine)[np.argsort(time_s[mine])]
     lopsided = order[np.concatenate(uneven)[order]]

@@ -14,6 +14,7 @@ from costmodel.catalog.model_catalog import load_model
 from costmodel.errors import InvalidInput, Missing
 from costmodel.facts import Facts
 from costmodel.plan_rows import plan_of
+from costmodel.spec.options import OPTION_NAMES
 from costmodel.spec.plan import Plan
 from costmodel.spec.plan_draft import PlanDraft
 from costmodel.stages import Layout
@@ -122,7 +123,7 @@ def test_a_hand_written_plan_is_completed_and_every_step_is_told(tmp_path: Path)
     assert plan["layers_per_stage"] == [8, 8, 8, 8]
     told = {entry["field"] for entry in found["derived"]}
     # What is only there when another field asks for it has nothing to tell.
-    silent = {"tp", "pp", "layers_per_chunk", "recompute_modules", "offload"}
+    silent = {"tp", "pp", "layers_per_chunk", "recompute_modules", *OPTION_NAMES}
     assert told == set(PlanDraft.model_fields) - silent
     assert all(entry["why"] for entry in found["derived"])
 

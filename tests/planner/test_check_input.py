@@ -294,7 +294,7 @@ def test_checker_and_rules_agree_where_both_speak(
     if layout is None:
         assert slugs(found) or found["policy"]  # layers that no table can hold: the checker alone speaks
         return
-    row = encode(as_plan, layout)
+    row = encode(scenario, as_plan, layout)
     if max(row.values()) < 10**6:
         known = {rule.name for rule in rules_for(scenario.framework)}
         told = slugs(found) | {entry["rule"] for entry in found["policy"]}

@@ -72,6 +72,28 @@ class PlanFields(PlanAxes):
     optimizer: str
     framework: str
     framework_version: str
+    recompute_interval: int = 1
+    """Under full recompute: layers that share one checkpoint."""
+    reshard_after: str = "forward"
+    """When gathered parameters are dropped: forward, backward or step."""
+    fsdp_prefetch: int = 1
+    """Layers that are gathered ahead."""
+    gradient_sync: str = "step"
+    """When gradients are reduced: step or microbatch."""
+    zero_plus: list[str] = Field(default=[])
+    """Parts of ZeRO++ in use: qwz, hpz, qgz."""
+    tp_overlap: bool = True
+    """Whether tensor-parallel exchanges overlap with products."""
+    cp_a2a_degree: int = 1
+    """Ranks of context parallelism that exchange heads."""
+    cp_balanced: bool = True
+    """Whether every context-parallel rank holds an early and a late piece."""
+    moe_dispatcher: str = "deduplicated"
+    """How tokens reach their experts."""
+    ep_overlap: bool = False
+    """Whether dispatch and combine overlap with compute."""
+    moe_capacity_factor: float | None = None
+    """Most tokens of an expert over the mean; null drops none."""
 
 
 class Memory(Answer):

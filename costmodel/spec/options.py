@@ -1,0 +1,226 @@
+"""Options: what a plan may choose beside its mesh, its schedule and its recompute policy.
+
+Each is declared once: its values, the one that frameworks use unless told otherwise, and the whole number that stands
+for a value in a plan table's column of the same name. Plans, drafts, tables, pins and searches go through ``OPTIONS``
+instead of naming each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from costmodel.arrays import Ints
+from costmodel.errors import InvalidInput, UnknownName
+
+Usual: TypeAlias = Callable[[Mapping[str, Ints]], Ints]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One option.
+
+    Attributes:
+        name: the plan's field, and the table's column.
+        usual: the code that plans have unless told otherwise, from the columns that ``reads`` names.
+        reads: the axes that ``usual`` depends on.
+    """
+
+    name: str
+    usual: int | Usual = 0
+    reads: tuple[str, ...] = ()
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """The codes that can be listed: all of them, or the usual one where values have no end."""
+        raise NotImplementedError
+
+    def encode(self, value: Any) -> int:
+        """The code of a plan's value."""
+        raise NotImplementedError
+
+    def decode(self, code: int) -> Any:
+        """The plan's value of a code."""
+        raise NotImplementedError
+
+    def read(self, text: str) -> int:
+        """The code of a value as a flag writes it.
+
+        Raises:
+            InvalidInput: the text is no value of the option.
+        """
+        raise NotImplementedError
+
+    def usual_of(self, columns: Mapping[str, Ints]) -> Ints:
+        """The usual code of every row."""
+        if callable(self.usual):
+            return self.usual(columns)
+        shape = np.broadcast_shapes(*(np.shape(column) for column in columns.values()))
+        return np.full(shape, self.usual, dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Word(Option):
+    """One of several words; the code is its place."""
+
+    words: tuple[str, ...]
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        return tuple(range(len(self.words)))
+
+    def encode(self, value: Any) -> int:
+        return self.words.index(value)
+
+    def decode(self, code: int) -> str:
+        return self.words[code]
+
+    def read(self, text: str) -> int:
+        if text.lower() not in self.words:
+            raise UnknownName(self.name, text, self.words)
+        return self.words.index(text.lower())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch(Option):
+    """On (1) or off (0)."""
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        return 0, 1
+
+    def encode(self, value: Any) -> int:
+        return int(value)
+
+    def decode(self, code: int) -> bool:
+        return bool(code)
+
+    def read(self, text: str) -> int:
+        if text.lower() not in ("true", "false"):
+            raise UnknownName(self.name, text, ("true", "false"))
+        return int(text.lower() == "true")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Count(Option):
+    """A whole number from ``least`` on; the code is the number."""
+
+    least: int
+    _most = 1_000_000
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        return () if callable(self.usual) else (self.usual,)
+
+    def encode(self, value: Any) -> int:
+        return int(value)
+
+    def decode(self, code: int) -> int:
+        return code
+
+    def read(self, text: str) -> int:
+        if not text.isascii() or not text.isdigit() or len(text) > len(str(self._most)):
+            raise InvalidInput(self.name, text, f"a whole number of at most {self._most} is expected")
+        if not self.least <= int(text) <= self._most:
+            raise InvalidInput(self.name, text, f"it must lie in {self.least}..{self._most}")
+        return int(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factor(Option):
+    """A number in hundredths, or none (0)."""
+
+    least: float
+    most: float
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        return (0,)
+
+    def encode(self, value: Any) -> int:
+        return 0 if value is None else round(100.0 * value)
+
+    def decode(self, code: int) -> float | None:
+        return code / 100.0 if code else None
+
+    def read(self, text: str) -> int:
+        if text.lower() == "none":
+            return 0
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not self.least <= value <= self.most:
+            raise InvalidInput(self.name, text, f"none, or a number in {self.least:g}..{self.most:g}, is expected")
+        return self.encode(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnyOf(Option):
+    """Any of several words, none included; the code has a bit for each. A flag joins them by ``+``."""
+
+    words: tuple[str, ...]
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        return (0,)
+
+    def encode(self, value: Any) -> int:
+        return sum(1 << self.words.index(word) for word in set(value))
+
+    def decode(self, code: int) -> tuple[str, ...]:
+        return tuple(word for place, word in enumerate(self.words) if code >> place & 1)
+
+    def read(self, text: str) -> int:
+        if text.lower() == "none":
+            return 0
+        named = [word.strip().lower() for word in text.split("+")]
+        for word in named:
+            if word not in self.words:
+                raise UnknownName(self.name, word, self.words)
+        return self.encode(named)
+
+
+OFFLOADS = ("none", "optimizer", "activations", "parameters")
+RESHARD_AFTER = ("forward", "backward", "step")
+GRADIENT_SYNCS = ("step", "microbatch")
+ZERO_PLUS = ("qwz", "hpz", "qgz")
+MOE_DISPATCHERS = ("deduplicated", "all_to_all", "all_gather")
+
+
+def _sync_of_stage(columns: Mapping[str, Ints]) -> Ints:
+    """Sharded gradients are reduced after every micro-batch, whole ones once a step."""
+    return np.asarray(columns["zero_stage"] >= 2, dtype=np.int64)
+
+
+def _ulysses_ranks(columns: Mapping[str, Ints]) -> Ints:
+    """All ranks exchange heads under ``a2a`` (code 2 of the exchanges), none in a ring or an all-gather."""
+    return np.asarray(np.where(columns["cp_comm_type"] == 2, columns["cp"], 1), dtype=np.int64)
+
+
+OPTIONS: tuple[Option, ...] = (
+    Word(name="offload", words=OFFLOADS),
+    Count(name="recompute_interval", usual=1, least=1),
+    Word(name="reshard_after", words=RESHARD_AFTER),
+    Count(name="fsdp_prefetch", usual=1, least=0),
+    Word(name="gradient_sync", words=GRADIENT_SYNCS, usual=_sync_of_stage, reads=("zero_stage",)),
+    AnyOf(name="zero_plus", words=ZERO_PLUS),
+    Switch(name="tp_overlap", usual=1),
+    Count(name="cp_a2a_degree", usual=_ulysses_ranks, reads=("cp", "cp_comm_type"), least=1),
+    Switch(name="cp_balanced", usual=1),
+    Word(name="moe_dispatcher", words=MOE_DISPATCHERS),
+    Switch(name="ep_overlap", usual=0),
+    Factor(name="moe_capacity_factor", least=0.1, most=100.0),
+)
+"""All of them; ``Plan`` says what each means."""
+
+OPTION_NAMES: tuple[str, ...] = tuple(option.name for option in OPTIONS)
+BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
+
+
+def usual_options(columns: Mapping[str, Ints], names: tuple[str, ...] = OPTION_NAMES) -> dict[str, Ints]:
+    """The usual codes of the named options for rows with these other axes."""
+    return {name: BY_NAME[name].usual_of(columns) for name in names}

@@ -1,0 +1,86 @@
+"""Options of plans: every value has a code, comes back from it, and is read as a flag writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costmodel.errors import InvalidInput
+from costmodel.plan_rows import encode, plan_of
+from costmodel.spec.options import BY_NAME
+from costmodel.spec.plan import Plan
+from costmodel.spec.plan_draft import PlanDraft
+from costmodel.stages import Layout
+from tests.scenarios import plan_row, scenario_of
+
+UNUSUAL: dict[str, Any] = {
+    "offload": "optimizer",
+    "recompute_interval": 4,
+    "reshard_after": "backward",
+    "fsdp_prefetch": 0,
+    "gradient_sync": "microbatch",
+    "zero_plus": ("qwz", "qgz"),
+    "tp_overlap": False,
+    "cp_a2a_degree": 4,
+    "cp_balanced": False,
+    "moe_dispatcher": "all_to_all",
+    "ep_overlap": True,
+    "moe_capacity_factor": 1.25,
+}
+TEXTS = UNUSUAL | {"zero_plus": "qwz+qgz", "tp_overlap": "false", "cp_balanced": "False", "ep_overlap": "TRUE"}
+
+
+SCENARIO = scenario_of("llama-3-8b", devices=64)
+USUAL = plan_row(256, dp=64)
+
+
+def test_every_option_is_a_field_of_plans_and_drafts() -> None:
+    assert set(BY_NAME) == set(UNUSUAL)
+    assert set(BY_NAME) <= set(Plan.model_fields) & set(PlanDraft.model_fields)
+
+
+@pytest.mark.parametrize("name", sorted(UNUSUAL))
+def test_a_plan_with_an_option_survives_its_row(name: str) -> None:
+    plan = plan_of(SCENARIO, USUAL).model_copy(update={name: UNUSUAL[name]})
+    row = encode(SCENARIO, plan, Layout.EVEN)
+    assert row[name] != USUAL[name]
+    assert plan_of(SCENARIO, row) == plan
+
+
+@pytest.mark.parametrize("name", sorted(TEXTS))
+def test_a_flag_names_the_value(name: str) -> None:
+    option = BY_NAME[name]
+    assert option.decode(option.read(str(TEXTS[name]))) == UNUSUAL[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("offload", "disk"),
+        ("recompute_interval", "0"),
+        ("recompute_interval", "2.5"),
+        ("fsdp_prefetch", "-1"),
+        ("zero_plus", "qwz+quick"),
+        ("tp_overlap", "1"),
+        ("moe_capacity_factor", "nan"),
+        ("moe_capacity_factor", "0.01"),
+        ("moe_capacity_factor", "lots"),
+        ("cp_a2a_degree", "9" * 30),
+    ],
+)
+def test_what_is_no_value_is_refused_by_name(name: str, text: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        BY_NAME[name].read(text)
+    assert name in str(error.value)
+
+
+def test_gradients_that_are_sharded_are_reduced_after_every_micro_batch() -> None:
+    stages = {"zero_stage": np.arange(4)}
+    assert BY_NAME["gradient_sync"].usual_of(stages).tolist() == [0, 0, 1, 1]
+
+
+def test_all_ranks_exchange_heads_under_a2a_alone() -> None:
+    columns = {"cp": np.array([1, 8, 8, 8]), "cp_comm_type": np.array([0, 0, 1, 2])}
+    assert BY_NAME["cp_a2a_degree"].usual_of(columns).tolist() == [1, 1, 1, 8]
