@@ -62,6 +62,7 @@ def scenario_of(question: Question) -> Scenario:
         framework=framework,
         calibration=load_calibration(),
         min_free_bytes=_free_bytes(question.min_free_gib, cluster.accelerator.memory_bytes),
+        fused_attention=framework.fused_attention,
     )
     scenario.check()
     return scenario
