@@ -28,6 +28,21 @@ def per_stage(value: ArrayLike) -> Num:
     return array if array.ndim == 0 else array[..., np.newaxis]
 
 
+def constant(value: int, count: int) -> Ints:
+    """A column of one value that takes no room, and that ``distinct`` and ``taken`` see for what it is."""
+    return np.broadcast_to(np.int64(value), (count,))
+
+
+def taken(column: Ints, rows: Ints | Bools | slice) -> Ints:
+    """The chosen rows of a column; a constant one stays constant."""
+    if column.strides != (0,) or not len(column):
+        return column[rows]
+    if isinstance(rows, slice):
+        return np.broadcast_to(column[0], (len(range(*rows.indices(len(column)))),))
+    chosen = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
+    return np.broadcast_to(column[0], (chosen,))
+
+
 _DENSE_KEYS = 1 << 22
 
 
@@ -37,8 +52,10 @@ def distinct(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
     Returns:
         For each distinct tuple, in ascending order, the row of its first occurrence; for every row, its tuple.
     """
-    key, size = _ranks(columns[0])
-    for column in columns[1:]:
+    # A constant column tells no rows apart.
+    telling = [column for column in columns if column.strides != (0,)] or [columns[0]]
+    key, size = _ranks(telling[0])
+    for column in telling[1:]:
         ranks, count = _ranks(column)
         key, size = key * count + ranks, size * count
     if size > _DENSE_KEYS:

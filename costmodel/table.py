@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from costmodel.arrays import Bools, Ints, Num, distinct, num
+from costmodel.arrays import Bools, Ints, Num, distinct, num, taken
 from costmodel.scenario import Scenario
 from costmodel.spec.model import DenseLayers
 from costmodel.spec.options import OPTION_NAMES, usual_options
@@ -69,7 +69,7 @@ class PlanTable:
 
     def take(self, rows: Ints | Bools | slice) -> PlanTable:
         """The chosen rows, in the order given."""
-        return PlanTable(columns={axis: column[rows] for axis, column in self.columns.items()})
+        return PlanTable(columns={axis: taken(column, rows) for axis, column in self.columns.items()})
 
     def row(self, index: int) -> dict[str, int]:
         """One row as plain numbers."""

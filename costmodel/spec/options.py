@@ -59,7 +59,7 @@ class Option:
         if callable(self.usual):
             return self.usual(columns)
         shape = np.broadcast_shapes(*(np.shape(column) for column in columns.values()))
-        return np.full(shape, self.usual, dtype=np.int64)
+        return np.broadcast_to(np.int64(self.usual), shape)
 
 
 @dataclass(frozen=True, kw_only=True)

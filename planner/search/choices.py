@@ -51,11 +51,17 @@ def option_columns(
     request: SearchRequest, columns: Mapping[str, Ints], names: tuple[str, ...] = OPTION_NAMES
 ) -> dict[str, Ints]:
     """The named options of rows that have ``options`` and whatever the usual ones follow from."""
-    chosen = np.array(option_choices(request), dtype=np.int64)
+    choices = option_choices(request)
     found: dict[str, Ints] = {}
     for name in names:
-        codes = chosen[columns["options"], OPTION_NAMES.index(name)]
-        found[name] = np.asarray(np.where(codes == USUAL, BY_NAME[name].usual_of(columns), codes), dtype=np.int64)
+        place = OPTION_NAMES.index(name)
+        codes = [choice[place] for choice in choices]
+        usual = BY_NAME[name].usual_of(columns)
+        if set(codes) == {USUAL}:
+            found[name] = usual
+        else:
+            own = np.array(codes, dtype=np.int64)[columns["options"]]
+            found[name] = np.asarray(np.where(own == USUAL, usual, own), dtype=np.int64)
     return found
 
 

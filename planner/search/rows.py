@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.arrays import Ints, distinct
+from costmodel.arrays import Ints, constant, distinct, taken
 from costmodel.table import AXES, PlanTable
 from costmodel.terms.communication import P2P
 from planner.search.choices import option_columns, policy_columns
@@ -65,8 +65,9 @@ def expand(
     Returns:
         The plans, and for each the position of its row.
     """
-    parts: list[PlanTable] = []
-    sources: list[Ints] = []
+    sources = [np.zeros(0, dtype=np.int64)]
+    chosen_stages = [np.zeros((0, len(STAGE_AXES)), dtype=np.int64)]
+    chosen_exchanges = [np.zeros(0, dtype=np.int64)]
     first, kind = distinct([rows["pp"], np.minimum(rows["cp"], 2)])
     for code, (pp, cp) in enumerate(zip(rows["pp"][first].tolist(), rows["cp"][first].tolist(), strict=True)):
         stages = np.array(stage_options(request, pp), dtype=np.int64).reshape(-1, len(STAGE_AXES))
@@ -79,13 +80,13 @@ def expand(
             stages = stages[:1]
         at = np.flatnonzero(kind == code)
         row, stage, exchange = (index.ravel() for index in np.indices((len(at), len(stages), len(exchanges))))
-        columns = {axis: column[at][row] for axis, column in rows.items()}
-        columns |= dict(zip(STAGE_AXES, stages[stage].T, strict=True))
-        columns["cp_comm_type"] = exchanges[exchange]
-        columns["recompute_modules"] = np.zeros_like(row)
-        columns |= option_columns(request, columns)
-        parts.append(PlanTable(columns={axis: columns[axis] for axis in AXES}))
         sources.append(at[row])
-    if not parts:
-        return PlanTable(columns={axis: np.zeros(0, dtype=np.int64) for axis in AXES}), np.zeros(0, dtype=np.int64)
-    return PlanTable.concatenate(parts), np.concatenate(sources)
+        chosen_stages.append(stages[stage])
+        chosen_exchanges.append(exchanges[exchange])
+    source = np.concatenate(sources)
+    columns = {axis: taken(column, source) for axis, column in rows.items()}
+    columns |= dict(zip(STAGE_AXES, np.ascontiguousarray(np.concatenate(chosen_stages).T), strict=True))
+    columns["cp_comm_type"] = np.concatenate(chosen_exchanges)
+    columns["recompute_modules"] = constant(0, len(source))
+    columns |= option_columns(request, columns)
+    return PlanTable(columns={axis: columns[axis] for axis in AXES}), source
