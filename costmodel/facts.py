@@ -9,16 +9,20 @@ layers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from costmodel.arrays import Ints, Num, num
 from costmodel.calibration.parameters import Parameters, stack
+from costmodel.catalog.collective_catalog import published_sweeps
+from costmodel.curves import NO_CURVE, NO_CURVES, Curve, CurveBook
 from costmodel.errors import InvalidInput
 from costmodel.model_facts import UNBOUNDED, ModelFacts
 from costmodel.recipe_bytes import recipe_bytes
 from costmodel.scenario import Scenario
-from costmodel.spec.cluster import SCALE_UP_KINDS
+from costmodel.spec.cluster import SCALE_UP_KINDS, ClusterSpec
+from costmodel.spec.published_sweep import measured_on
 
 MAX_TIERS = 3
 _SWITCHED_KINDS = SCALE_UP_KINDS - {"pcie"}
@@ -35,6 +39,7 @@ class HardwareFacts:
         tier_bandwidth: bytes/s per device and direction, after oversubscription.
         tier_in_network: 1 where the switch reduces.
         tier_scale_up, tier_pcie: 1 where the links are of that kind; neither is a network.
+        curve_set: position of the cluster's measured collectives in ``Facts.curves``.
     """
 
     peak_flops: Num
@@ -46,6 +51,7 @@ class HardwareFacts:
     tier_in_network: tuple[Num, ...]
     tier_scale_up: tuple[Num, ...]
     tier_pcie: tuple[Num, ...]
+    curve_set: Num
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,32 +100,44 @@ class WorkFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Everything that terms may read beside the plan."""
+    """Everything that terms may read beside the plan.
+
+    Attributes:
+        curves: measured collectives of every cluster that a row is about.
+    """
 
     model: ModelFacts
     hardware: HardwareFacts
     work: WorkFacts
     cal: Parameters
+    curves: CurveBook = NO_CURVES
 
     @classmethod
     def of(cls, scenario: Scenario) -> Facts:
         """The facts of one scenario, as scalars."""
+        curves = _curves_of(scenario.cluster)
         return cls(
             model=ModelFacts.of(scenario.model),
-            hardware=_hardware_facts(scenario),
+            hardware=_hardware_facts(scenario, curve_set=0 if curves else NO_CURVE),
             work=_work_facts(scenario),
             cal=scenario.resolved.parameters,
+            curves=CurveBook([curves] if curves else []),
         )
 
     @classmethod
     def columns(cls, scenarios: Sequence[Scenario]) -> Facts:
         """The facts of many scenarios, one row each."""
         rows = [cls.of(scenario) for scenario in scenarios]
+        position = {
+            curves: index for index, curves in enumerate(dict.fromkeys(s for row in rows for s in row.curves.sets))
+        }
+        sets = [position[row.curves.sets[0]] if row.curves.sets else NO_CURVE for row in rows]
         return cls(
             model=_stacked([row.model for row in rows]),
-            hardware=_stacked([row.hardware for row in rows]),
+            hardware=replace(_stacked([row.hardware for row in rows]), curve_set=num(sets)),
             work=_stacked([row.work for row in rows]),
             cal=stack([row.cal for row in rows]),
+            curves=CurveBook(position),
         )
 
     def take(self, rows: slice | Ints) -> Facts:
@@ -129,10 +147,16 @@ class Facts:
             hardware=_sliced(self.hardware, rows),
             work=_sliced(self.work, rows),
             cal=_sliced(self.cal, rows),
+            curves=self.curves,
         )
 
 
-def _hardware_facts(scenario: Scenario) -> HardwareFacts:
+@lru_cache(maxsize=1024)
+def _curves_of(cluster: ClusterSpec) -> tuple[Curve, ...]:
+    return tuple(Curve.of(measured) for measured in measured_on(cluster, published_sweeps()))
+
+
+def _hardware_facts(scenario: Scenario, curve_set: int) -> HardwareFacts:
     cluster, precision = scenario.cluster, scenario.workload.precision
     accelerator = cluster.accelerator
     sizes = [float(tier.group_devices or UNBOUNDED) for tier in cluster.tiers] or [UNBOUNDED]
@@ -158,6 +182,7 @@ def _hardware_facts(scenario: Scenario) -> HardwareFacts:
         tier_in_network=tuple(num(flag) for flag in in_network + [in_network[-1]] * padding),
         tier_scale_up=tuple(num(kind in _SWITCHED_KINDS) for kind in kinds + [kinds[-1]] * padding),
         tier_pcie=tuple(num(kind == "pcie") for kind in kinds + [kinds[-1]] * padding),
+        curve_set=num(curve_set),
     )
 
 

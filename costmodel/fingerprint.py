@@ -30,6 +30,8 @@ _EXPLAINS = frozenset({"aliases", "caveat", "memory_note", "price_note", "retrie
 # What these find out is in the scenario (models, clusters and runs as they were read), or is no price: a change of
 # theirs leaves every answer as it is.
 _PRICE_NOTHING = frozenset({"catalog", "checker", "fidelity", "runs", "spec/families", "spec/native"})
+# The one part of the catalog that no scenario holds and that prices rest on: published sweeps of collectives.
+_PRICING_DATA = "catalog/collectives"
 
 
 def digest(content: Any) -> str:
@@ -80,19 +82,24 @@ def plan_document_id(scenario: str, plan: dict[str, Any], calibration: str, vers
 
 @cache
 def cost_model_version() -> str:
-    """The release, and a digest of the cost model's own sources: a formula can't change without a new version."""
-    return f"{metadata.version(_DISTRIBUTION)}+{digest_of_sources('costmodel', without=_PRICE_NOTHING)}"
+    """The release, and a digest of the cost model's own sources: no formula or sweep changes without a new version."""
+    sources = digest_of_sources("costmodel", without=_PRICE_NOTHING, data=_PRICING_DATA)
+    return f"{metadata.version(_DISTRIBUTION)}+{sources}"
 
 
-def digest_of_sources(package: str, *, without: Collection[str] = ()) -> str:
+def digest_of_sources(package: str, *, without: Collection[str] = (), data: str | None = None) -> str:
     """8 hex digits of the SHA-256 over the names and texts of a package's Python files, subpackages included.
 
     Args:
         without: subpackages to leave out, with slashes.
+        data: a folder of CSV files to take in, left out or not.
     """
     summed = sha256()
     for name, file in sorted(_sources(resources.files(package), "")):
-        if any(name.startswith(f"{part}/") for part in without):
+        is_data = name.endswith(".csv")
+        if is_data and not (data and name.startswith(f"{data}/")):
+            continue
+        if not is_data and any(name.startswith(f"{part}/") for part in without):
             continue
         text = file.read_bytes().replace(b"\r\n", b"\n")
         summed.update(f"{name}\0{len(text)}\0".encode())
@@ -104,7 +111,7 @@ def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]
     for entry in folder.iterdir():
         if entry.is_dir():
             yield from _sources(entry, f"{path}{entry.name}/")
-        elif entry.name.endswith(".py"):
+        elif entry.name.endswith((".py", ".csv")):
             yield f"{path}{entry.name}", entry
 
 

@@ -14,6 +14,7 @@ from costmodel.arrays import Num
 from costmodel.facts import Facts
 from costmodel.kernels import BACKWARD_OVER_FORWARD
 from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE
+from costmodel.terms.data_parallel import exchanged_s
 from costmodel.terms.quantisation import weights_s
 from costmodel.terms.term import Outputs
 
@@ -176,11 +177,6 @@ def _host_bound(o: Outputs, forward: Parts, backward: Parts) -> Parts:
     return {"host": np.maximum(floor - total(forward) - total(backward), 0.0)} if (floor > 0).any() else {}
 
 
-def _some(size_bytes: Num, latency_s: Num, s_per_byte: Num) -> Num:
-    """Seconds of a collective that only runs when there is something to send."""
-    return np.where(size_bytes > 0, latency_s + size_bytes * s_per_byte, 0.0)
-
-
 def with_sharded_parameters(
     f: Facts, o: Outputs, forward: PassCost, backward: PassCost, zero_stage: Num
 ) -> tuple[PassCost, PassCost]:
@@ -195,15 +191,13 @@ def with_sharded_parameters(
         comm = np.zeros_like(compute)
         if gather:
             wire_bytes = f.cal.parameter_wire_bytes * f.work.parameter_wire
-            bytes_, expert_bytes = params * wire_bytes, expert_params * wire_bytes
-            gathered = o["gather_latency_s"] + bytes_ * o["gather_s_per_byte"]
-            gathered = gathered + _some(expert_bytes, o["expert_gather_latency_s"], o["expert_gather_s_per_byte"])
+            gathered = exchanged_s(f, o, "gather", params * wire_bytes)
+            gathered = gathered + exchanged_s(f, o, "expert_gather", expert_params * wire_bytes)
             comm = comm + np.where(sharded_params, gathered, 0.0)
         if reduce:
             wire_bytes = f.cal.gradient_wire_bytes * f.work.gradient_wire
-            bytes_, expert_bytes = params * wire_bytes, expert_params * wire_bytes
-            reduced = o["reduce_latency_s"] + bytes_ * o["reduce_s_per_byte"]
-            reduced = reduced + _some(expert_bytes, o["expert_reduce_latency_s"], o["expert_reduce_s_per_byte"])
+            reduced = exchanged_s(f, o, "reduce", params * wire_bytes)
+            reduced = reduced + exchanged_s(f, o, "expert_reduce", expert_params * wire_bytes)
             comm = comm + np.where(sharded_grads, reduced, 0.0)
         return np.maximum(comm - f.cal.fsdp_overlap_share * np.maximum(compute, 0.0), 0.0)
 

@@ -38,7 +38,7 @@ from costmodel.table import PlanTable, StageTable
 from costmodel.terms.activations import ACTIVATIONS
 from costmodel.terms.attention import ATTENTION
 from costmodel.terms.communication import CONTEXT_PARALLEL, EXPERT_PARALLEL, PIPELINE_PARALLEL, TENSOR_PARALLEL
-from costmodel.terms.data_parallel import DATA_PARALLEL
+from costmodel.terms.data_parallel import DATA_PARALLEL, exchanged_s
 from costmodel.terms.ends import ENDS
 from costmodel.terms.host import HOST
 from costmodel.terms.matrix_optimizer import MATRIX_OPTIMIZER
@@ -232,9 +232,8 @@ class _Work:
         layers = np.maximum(self.stages.dense_layers + self.stages.moe_layers, 1.0)
 
         def exchange(kind: str, wire_bytes: Num) -> Num:
-            latency = per_stage(o[f"{kind}_latency_s"]) + per_stage(o[f"expert_{kind}_latency_s"]) * (expert > 0)
-            per_byte, expert_per_byte = per_stage(o[f"{kind}_s_per_byte"]), per_stage(o[f"expert_{kind}_s_per_byte"])
-            return layers * latency + (dense * per_byte + expert * expert_per_byte) * per_stage(wire_bytes)
+            each = per_stage(wire_bytes) / layers
+            return layers * (exchanged_s(f, o, kind, dense * each) + exchanged_s(f, o, f"expert_{kind}", expert * each))
 
         def exposed(comm: Num, window: Num, whole: Bools, by_layer: Bools) -> Num:
             first_or_last = comm / layers

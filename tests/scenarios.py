@@ -12,6 +12,7 @@ from costmodel.calibration.calibration import Calibration, load_calibration
 from costmodel.catalog.cluster_catalog import load_cluster
 from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
 from costmodel.catalog.model_catalog import load_model
+from costmodel.curves import NO_CURVE, NO_CURVES
 from costmodel.facts import Facts
 from costmodel.predict import PredictionTable, StagePrediction, predict, predict_stages
 from costmodel.rules import legal_mask
@@ -97,6 +98,11 @@ def broken_down(scenario: Scenario, *rows: dict[str, int], facts: Facts | None =
     return predict_stages(facts or Facts.of(scenario), table, stage_table(scenario, table, every_stage=True))
 
 
+def by_formula(facts: Facts) -> Facts:
+    """The same facts without measured collectives: everything by latency and rate."""
+    return replace(facts, hardware=replace(facts.hardware, curve_set=num(NO_CURVE)), curves=NO_CURVES)
+
+
 def recalibrated(facts: Facts, **parameters: float) -> Facts:
     """The same facts under other values of some calibration parameters."""
     return replace(facts, cal=replace(facts.cal, **{name: num(value) for name, value in parameters.items()}))
@@ -151,15 +157,17 @@ def ideal(facts: Facts) -> Facts:
     full = ("gemm_efficiency", "attention_efficiency", "compute_multiplier", "grouped_gemm_factor", "expert_imbalance")
     # A saturation size of exactly zero would divide nothing by nothing where a model has no such GEMM.
     values = dict.fromkeys((*without, *latency), 1e-30) | dict.fromkeys((*full, "misaligned_factor"), 1.0)
-    return recalibrated(replace(facts, hardware=free), **values)
+    return by_formula(recalibrated(replace(facts, hardware=free), **values))
 
 
 def lossless(facts: Facts) -> Facts:
     """Links at their rated speed, no latency, no reduction in switches, no overlap with compute."""
-    names = ("scale_up_efficiency", "scale_out_efficiency", "in_network_gain", "expert_imbalance", "tp_exposed_share")
+    links = ("scale_up_efficiency", "scale_out_efficiency", "all_to_all_factor")
+    names = (*links, "in_network_gain", "in_network_gain_across", "expert_imbalance", "tp_exposed_share")
     values = dict.fromkeys((*names, "ep_exposed_share", "cp_exposed_share", "pp_exposed_share"), 1.0)
     latency = ("scale_up_latency_s", "scale_out_latency_s", "scale_up_hop_s", "scale_out_hop_s")
-    return recalibrated(facts, **values, **dict.fromkeys(latency, 0.0), pp_exposed_share_interleaved=1.0)
+    exact = recalibrated(facts, **values, **dict.fromkeys(latency, 0.0), pp_exposed_share_interleaved=1.0)
+    return by_formula(exact)
 
 
 def axes_of(**values: float) -> Axes:

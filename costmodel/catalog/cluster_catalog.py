@@ -19,6 +19,7 @@ from costmodel.catalog.entries import GIVEN, extended, read_entry
 from costmodel.catalog.spellings import named_accelerators
 from costmodel.errors import InvalidInput, UnknownName, UnreadableFile
 from costmodel.spec.cluster import AcceleratorSpec, ClusterSpec, TierSpec
+from costmodel.spec.collective import MeasuredCollective
 from costmodel.spec.validation import build
 
 __all__ = ["accelerator_names", "cluster_names", "load_accelerator", "load_cluster", "named_cluster", "parse_cluster"]
@@ -140,5 +141,11 @@ def _build_cluster(data: dict[str, Any], where: str) -> ClusterSpec:
         data["tiers"] = tuple(
             build(TierSpec, tier, f"{where}.tiers[{index}]") if isinstance(tier, Mapping) else tier
             for index, tier in enumerate(tiers)
+        )
+    measured = data.get("collectives")
+    if isinstance(measured, (list, tuple)):
+        data["collectives"] = tuple(
+            build(MeasuredCollective, sweep, f"{where}.collectives[{index}]") if isinstance(sweep, Mapping) else sweep
+            for index, sweep in enumerate(measured)
         )
     return build(ClusterSpec, data, where)

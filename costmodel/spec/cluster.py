@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from costmodel.errors import InvalidInput
 from costmodel.spec.base import Frozen, FrozenMapping, IsoDate, Name, NonNegativeFloat, PositiveFloat, PositiveInt
+from costmodel.spec.collective import MeasuredCollective
 from costmodel.spec.validation import Unusable
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4"]
@@ -36,6 +37,10 @@ TierKind = Literal["nvlink", "xgmi", "ici", "neuronlink", "hccs", "pcie", "infin
 
 # The kinds that join devices of one scale-up domain. The others are networks, which do so only inside a node (Gaudi).
 SCALE_UP_KINDS: frozenset[str] = frozenset({"nvlink", "xgmi", "ici", "neuronlink", "hccs", "pcie"})
+
+
+# What switches reduce runs above a ring's limit, by a third where it was measured; ten times is another unit.
+_IMPLAUSIBLY_FAST = 10.0
 
 
 def _not_a_flag(value: Any) -> Any:
@@ -144,6 +149,7 @@ class ClusterSpec(Frozen):
             72).
         host_bandwidth_bytes_per_s: between one device and its host's memory, one direction; None when unknown.
         max_devices: how many devices there are; None when as many as asked for can be had.
+        collectives: sweeps measured on this very cluster, instead of what was published for such links.
         aliases: other spellings people use for it; unique over the catalog.
     """
 
@@ -156,6 +162,7 @@ class ClusterSpec(Frozen):
     max_devices: PositiveInt | None = None
     price_per_device_hour: Annotated[NonNegativeFloat, BeforeValidator(_not_a_flag)] | None = None
     price_note: str = ""
+    collectives: tuple[MeasuredCollective, ...] = ()
     source: str
     retrieved: IsoDate = ""
     caveat: str = ""
@@ -198,6 +205,23 @@ class ClusterSpec(Frozen):
         if self.max_devices is not None and self.devices_per_node > self.max_devices:
             expected = f"it can't exceed max_devices ({self.max_devices})"
             raise Unusable("devices_per_node", self.devices_per_node, expected)
+        return self
+
+    @model_validator(mode="after")
+    def _collectives_are_of_this_network(self) -> ClusterSpec:
+        seen: dict[tuple[str, int, int], int] = {}
+        for index, measured in enumerate(self.collectives):
+            field, inside = f"collectives[{index}]", measured.ranks // measured.domains
+            if inside > self.scale_up_devices:
+                expected = f"{inside} of them in one scale-up domain, and one has {self.scale_up_devices}"
+                raise Unusable(f"{field}.ranks", measured.ranks, expected)
+            first = seen.setdefault((measured.op, measured.ranks, measured.domains), index)
+            if first != index:
+                raise Unusable(f"{field}.op", measured.op, f"collectives[{first}] has the same ranks and domains")
+            most, found = _IMPLAUSIBLY_FAST * self.tiers[0].bandwidth_bytes_per_s, measured.bus_bytes_per_s
+            if found > most:
+                expected = f"{found:.3g} bytes/s and more than {most:.3g} on the bus: microseconds are expected"
+                raise Unusable(f"{field}.points", measured.points[-1][1], expected)
         return self
 
     @property

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.arrays import num
-from costmodel.collectives import all_to_all, neighbours, ring_pass
+from costmodel.arrays import Num, num
+from costmodel.collectives import all_gather, all_to_all, neighbours, reduce_scatter
 from costmodel.facts import Facts
 from costmodel.kernels import memory_bound_s
 from costmodel.spec.plan import CP_COMM_TYPES
@@ -26,11 +26,16 @@ def _tensor_parallel(f: Facts, x: Axes) -> Outputs:
     Layers of one sub-block only, as hybrids have them, exchange half as much.
     """
     size = shapes.tokens(f, x) * f.model.hidden * f.work.activation_bytes
-    block = np.where(x.tp > 1.0, 2.0 * ring_pass(f, x.tp, np.ones_like(x.tp)).seconds(size), 0.0)
+    one = np.ones_like(x.tp)
+
+    def there_and_back(group: Num, size: Num) -> Num:
+        both = all_gather(f, group, one).seconds(size) + reduce_scatter(f, group, one).seconds(size)
+        return np.where(group > 1.0, both, 0.0)
+
+    block = there_and_back(x.tp, size)
     block = block * (shapes.sub_blocks(f) / 2.0)
     routed = shapes.routed_tokens(f, x) * f.model.expert_hidden * f.work.activation_bytes
-    expert = np.where(x.etp > 1.0, 2.0 * ring_pass(f, x.etp, np.ones_like(x.etp)).seconds(routed), 0.0)
-    expert = expert * f.model.mlp_share
+    expert = there_and_back(x.etp, routed) * f.model.mlp_share
     return {
         "tp_block_s": block,
         "tp_expert_s": expert + np.where(f.model.shared_ffn > 0, block, 0.0),
@@ -49,7 +54,7 @@ def _context_parallel(f: Facts, x: Axes) -> Outputs:
     kv = shapes.kv_heads(f, x) * (f.model.qk_head_dim + f.model.v_head_dim)
     chunk = t * kv * element
     ring = (x.cp - 1.0) * neighbours(f, x.cp, x.tp).seconds(chunk)
-    gather = ring_pass(f, x.cp, x.tp).seconds(chunk * x.cp)
+    gather = all_gather(f, x.cp, x.tp).seconds(chunk * x.cp)
     everything = t * (shapes.qkv_width(f, x) + shapes.heads(f, x) * f.model.v_head_dim) * element
     exchange = all_to_all(f, x.cp, x.tp, np.ones_like(x.cp)).seconds(everything)
     # A mixer passes on a state of fixed size: next to keys and values of a chunk it is nothing.

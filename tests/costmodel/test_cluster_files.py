@@ -24,9 +24,13 @@ from costmodel.catalog.framework_catalog import framework_names, load_framework
 from costmodel.catalog.model_catalog import load_model, model_names
 from costmodel.errors import InvalidInput, UnreadableFile
 from costmodel.spec.cluster import AcceleratorSpec, ClusterSpec, TierSpec
+from costmodel.spec.collective import MeasuredCollective
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "catalog.md"
 MIB = 2**20
+
+
+SWEEP = "extends: dgx-h100\ncollectives:\n  - {{op: {op}, ranks: {ranks}, domains: 2, points: {points}}}\n"
 
 
 def write(folder: Path, name: str, text: str) -> str:
@@ -38,19 +42,21 @@ def write(folder: Path, name: str, text: str) -> str:
 
 def test_the_examples_of_the_document_load(tmp_path: Path) -> None:
     blocks = re.findall(r"```yaml\n# (\S+)\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
-    assert [name for name, _ in blocks] == ["our-h100.yaml", "lab.yaml"]
-    extended, lab = (load_cluster(write(tmp_path, name, text)) for name, text in blocks)
+    assert [name for name, _ in blocks] == ["our-h100.yaml", "lab.yaml", "measured.yaml"]
+    extended, lab, measured = (load_cluster(write(tmp_path, name, text)) for name, text in blocks)
     assert (extended.name, extended.max_devices, extended.price_per_device_hour) == ("our-h100", 512, 2.10)
     assert extended.tiers == load_cluster("dgx-h100").tiers
     assert extended.source.endswith("changed by the user")
     assert (lab.name, lab.accelerator.name, lab.accelerator.family) == ("lab", "h100-96gb", "hopper")
     assert lab.accelerator.memory_bytes == 97871 * MIB
     assert [tier.effective_bandwidth_bytes_per_s for tier in lab.tiers] == [450e9, 50e9, 25e9]
+    (sweep,) = measured.collectives
+    assert (sweep.op, sweep.ranks, sweep.domains, len(sweep.points)) == ("all_reduce", 16, 2, 4)
 
 
 def test_the_document_lists_every_field() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
-    for model in (ClusterSpec, TierSpec, AcceleratorSpec):
+    for model in (ClusterSpec, TierSpec, AcceleratorSpec, MeasuredCollective):
         for field in model.model_fields:
             assert f"`{field}`" in text, field
 
@@ -127,6 +133,37 @@ def test_files_that_can_not_be_read_say_so(tmp_path: Path) -> None:
         ),
         ("extends: dgx-h100\ntiers: 3\n", r"cluster\.tiers: 3 "),
         ("extends: dgx-h100\ntiers: [{1: 2}]\n", r"cluster\.tiers"),
+        ("extends: dgx-h100\ncollectives: 3\n", r"cluster\.collectives: 3 "),
+        (
+            SWEEP.format(op="gather", ranks=8, points="[[1, 2.0], [4, 2.1]]"),
+            r"collectives\[0\]\.op: 'gather' .*all_gather",
+        ),
+        (
+            SWEEP.format(op="all_gather", ranks=1, points="[[1, 2.0], [4, 2.1]]"),
+            r"collectives\[0\]\.ranks: 1 .*at least 2",
+        ),
+        (
+            SWEEP.format(op="all_gather", ranks=7, points="[[1, 2.0], [4, 2.1]]"),
+            r"collectives\[0\]\.domains: 2 .*evenly",
+        ),
+        (
+            SWEEP.format(op="all_gather", ranks=32, points="[[1, 2.0], [4, 2.1]]"),
+            r"cluster\.collectives\[0\]\.ranks: 32 .* 16 of them in one scale-up domain, and one has 8",
+        ),
+        (SWEEP.format(op="all_gather", ranks=8, points="[[1, 2.0]]"), r"collectives\[0\]\.points: .*at least 2"),
+        (
+            SWEEP.format(op="all_gather", ranks=8, points="[[4, 2.0], [4, 2.1]]"),
+            r"collectives\[0\]\.points: 4 .*have to rise",
+        ),
+        (
+            SWEEP.format(op="all_gather", ranks=8, points="[[1, 2.0], [1000000000, 1.2]]"),
+            r"\.points: .*microseconds are",
+        ),
+        (
+            SWEEP.format(op="all_gather", ranks=8, points="[[1, 2.0], [4, 2.1]]")
+            + "  - {op: all_gather, ranks: 8, domains: 2, points: [[1, 2.0], [4, 2.1]]}\n",
+            r"collectives\[1\]\.op: 'all_gather' .*collectives\[0\] has the same",
+        ),
         ("devices_per_node: 8\n", r"cluster\.accelerator: None .* required"),
     ],
 )

@@ -172,3 +172,24 @@ def test_the_version_changes_with_a_formula_and_not_with_a_reader(
     assert digest_of_sources("somebodys_prices", without=["runs"]) == before
     (package / "terms" / "one.py").write_text("# priced in another way")
     assert digest_of_sources("somebodys_prices", without=["runs"]) != before
+
+
+def test_the_version_changes_with_a_published_sweep_and_not_with_another_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "somebodys_sweeps"
+    for folder in ("catalog/collectives", "catalog/runs"):
+        (package / folder).mkdir(parents=True)
+        (package / folder / "one.csv").write_text("1\n")
+    (package / "catalog" / "reader.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def version() -> str:
+        return digest_of_sources("somebodys_sweeps", without=["catalog"], data="catalog/collectives")
+
+    before = version()
+    (package / "catalog" / "runs" / "one.csv").write_text("2\n")
+    (package / "catalog" / "reader.py").write_text("# another way")
+    assert version() == before
+    (package / "catalog" / "collectives" / "one.csv").write_text("2\n")
+    assert version() != before

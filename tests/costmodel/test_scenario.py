@@ -171,11 +171,11 @@ def test_layers_by_kind_are_those_of_the_model(model: str) -> None:
 PRICING = sorted(
     path
     for path in Path(costmodel.__file__).parent.glob("**/*.py")
-    if path.parent.name == "terms"
+    if path.parent.name in ("terms", "collectives")
     or path.name
     in (
         "kernels.py",
-        "collectives.py",
+        "curves.py",
         "layers.py",
         "memory.py",
         "predict.py",
