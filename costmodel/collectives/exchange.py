@@ -43,7 +43,7 @@ def all_to_all(
             once = (group - inner) / group
             moved = remote_units(group / inner, copies, limit, all_groups)
         crosses = inside > inner
-        seconds = 1.0 / rate(f, tier, f.cal.all_to_all_factor)
+        seconds = 1.0 / rate(f, tier)
         per_byte = np.where(crosses, np.maximum(per_byte, moved * seconds), per_byte)
         plain = np.where(crosses, np.maximum(plain, once * seconds), plain)
         latency = np.where(crosses, start_s(f, tier), latency)

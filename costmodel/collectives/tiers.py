@@ -50,15 +50,11 @@ def _by_kind(f: Facts, tier: int, *, scale_up: Num, pcie: Num, network: Num) -> 
     return np.where(hardware.tier_scale_up[tier] > 0, scale_up, np.where(hardware.tier_pcie[tier] > 0, pcie, network))
 
 
-def rate(f: Facts, tier: int, network_factor: Num | float = 1.0) -> Num:
-    """Bytes per second of one device that a large ring reaches on a tier; on a network, times ``network_factor``."""
+def rate(f: Facts, tier: int) -> Num:
+    """Bytes per second of one device that large messages reach on a tier."""
     cal = f.cal
     efficiency = _by_kind(
-        f,
-        tier,
-        scale_up=cal.scale_up_efficiency,
-        pcie=cal.pcie_efficiency,
-        network=cal.scale_out_efficiency * network_factor,
+        f, tier, scale_up=cal.scale_up_efficiency, pcie=cal.pcie_efficiency, network=cal.scale_out_efficiency
     )
     return f.hardware.tier_bandwidth[tier] * efficiency
 

