@@ -72,7 +72,7 @@ def check_question(item: PredictionItem) -> CheckQuestion:
 
 
 def _given(body: ScenarioFields) -> dict[str, Any]:
-    fields = ("precision", "optimizer", "framework", "framework_version", "min_free_gib")
+    fields = ("precision", "optimizer", "gradient_dtype", "framework", "framework_version", "min_free_gib")
     # A plan may say itself what a search has a default for, so what was not sent is not passed on.
     sent = {name: getattr(body, name) for name in fields if name in body.model_fields_set}
     return {"model": _model(body.model), "cluster": _cluster(body.cluster), **sent}

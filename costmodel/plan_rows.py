@@ -115,6 +115,7 @@ def plan_of(scenario: Scenario, row: Mapping[str, int], own_layers: Chunks | Non
         recomputed_layers_per_stage=layers if recompute == "full" else (0,) * len(layers),
         precision=scenario.workload.precision.name,
         optimizer=scenario.workload.optimizer.name,
+        gradient_dtype=scenario.gradients,
         framework=framework.name,
         framework_version=framework.version,
         **{option.name: option.decode(row[option.name]) for option in OPTIONS},

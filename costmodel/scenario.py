@@ -134,7 +134,7 @@ class Scenario(Frozen):
         if precision.calibrated_as is None or not self.resolved.borrowed:
             return None
         names = ", ".join(self.resolved.borrowed)
-        return f"{names} of {precision.name} are those calibrated for {precision.calibrated_as}"
+        return f"no run calibrates {precision.name}: {names} as calibrated for {precision.calibrated_as}"
 
     def warnings(self) -> tuple[str, ...]:
         """What is allowed but deserves a word."""

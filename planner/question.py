@@ -18,6 +18,7 @@ class Question:
     Attributes:
         model: the model itself, or text as a command line has it: a catalog name or the path of a file.
         cluster: the same.
+        gradient_dtype: what gradients are accumulated and reduced in; None for what the framework usually does.
     """
 
     model: str | ModelSpec
@@ -27,6 +28,7 @@ class Question:
     seq_len: int
     precision: str = "bf16"
     optimizer: str = "adamw"
+    gradient_dtype: str | None = None
     framework: str = "megatron-core"
     framework_version: str | None = None
     objective: str = "step_time"

@@ -10,7 +10,7 @@ from costmodel.catalog.framework_catalog import load_framework, load_optimizer, 
 from costmodel.catalog.model_catalog import load_model
 from costmodel.errors import InvalidInput, UnknownName
 from costmodel.scenario import Scenario
-from costmodel.spec.workload import Workload
+from costmodel.spec.workload import GradientDtype, Workload
 from planner.question import Question
 from planner.search.constraints import Constraints
 from planner.search.request import ObjectiveKind, SearchRequest
@@ -65,7 +65,25 @@ def scenario_of(question: Question) -> Scenario:
         fused_attention=framework.fused_attention,
     )
     scenario.check()
-    return scenario
+    return _with_gradients(scenario, question.gradient_dtype)
+
+
+def _with_gradients(scenario: Scenario, asked: str | None) -> Scenario:
+    """The scenario with the gradients asked for; those that the framework usually has are left unsaid, as one question.
+
+    Raises:
+        UnknownName: no such type.
+        InvalidInput: the framework doesn't have it.
+    """
+    if asked is None or asked.strip().lower() == scenario.gradients:
+        return scenario
+    known: tuple[GradientDtype, ...] = get_args(GradientDtype)
+    dtype = next((dtype for dtype in known if dtype == asked.strip().lower()), None)
+    if dtype is None:
+        raise UnknownName("gradient-dtype", asked, known)
+    other = scenario.model_copy(update={"gradient_dtype": dtype})
+    other.check()
+    return other
 
 
 def check_size(name: str, value: int) -> None:

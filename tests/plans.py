@@ -31,6 +31,7 @@ def finished(scenario: Scenario, row: dict[str, int], **changes: Any) -> Plan:
         "recomputed_layers_per_stage": (0,) * row["pp"],
         "precision": scenario.workload.precision.name,
         "optimizer": scenario.workload.optimizer.name,
+        "gradient_dtype": scenario.gradients,
         "framework": scenario.framework.name,
         "framework_version": scenario.framework.version,
     }

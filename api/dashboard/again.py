@@ -57,6 +57,7 @@ def form_of(search: records.Search, scenario: records.Scenario) -> Form:
     asked = search.question
     values: dict[str, Any] = {name: asked[name] for name in _OF_THE_QUESTION}
     values |= {name: getattr(scenario, name) for name in _OF_THE_SCENARIO}
+    values["gradient_dtype"] = scenario.spec.get("gradient_dtype")
     values["framework_version"] = None if _is_current(scenario) else scenario.framework_version
     free = scenario.min_free_bytes
     values["min_free_gib"] = None if free is None else free / _GIB

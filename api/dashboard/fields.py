@@ -57,7 +57,7 @@ def fields() -> tuple[Field, ...]:
             kind="whole",
         ),
         Field(name="seq_len", label="Sequence length", unit="tokens", hint="Tokens per sequence.", kind="whole"),
-        Field(name="precision", label="Precision", hint="A recipe: bf16, fp16, fp8 or fp32."),
+        Field(name="precision", label="Precision", hint="A recipe: bf16, fp16, fp8, mxfp8 or fp32, say."),
         Field(
             name="framework",
             label="Framework",
@@ -106,6 +106,7 @@ def fields() -> tuple[Field, ...]:
             kind="number",
         ),
         Field(name="optimizer", label="Optimizer", hint="A recipe: adamw, adamw-8bit or muon, say.", rare=True),
+        Field(name="gradient_dtype", label="Gradients", hint="fp32 or bf16; if empty, the framework's own.", rare=True),
         Field(
             name="framework_version",
             label="Framework version",

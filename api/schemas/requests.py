@@ -96,8 +96,10 @@ class ScenarioFields(Request):
     """A name that `GET /v1/models` lists, or an object: a Hugging Face config.json, say."""
     cluster: Given
     """A name that `GET /v1/clusters` lists, or an object: the fields of a cluster file, those of `extends` left out."""
-    precision: Annotated[Name, Field(examples=["bf16", "fp8"])] = Question.precision
+    precision: Annotated[Name, Field(examples=["bf16", "fp8", "mxfp8"])] = Question.precision
     optimizer: Annotated[Name, Field(examples=["adamw", "muon"])] = Question.optimizer
+    gradient_dtype: Literal["fp32", "bf16", "fp16"] | None = None
+    """What gradients are accumulated and reduced in; what the framework usually does, when left out."""
     framework: Annotated[Name, Field(examples=["megatron-core", "torchtitan"])] = Question.framework
     """Whose rules and habits hold: what it can't run is no plan."""
     framework_version: Name | None = None

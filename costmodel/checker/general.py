@@ -15,6 +15,7 @@ def _contents(plan: Plan, scenario: Scenario) -> Findings:
         ("seq_len", plan.seq_len, workload.seq_len),
         ("precision", plan.precision, workload.precision.name),
         ("optimizer", plan.optimizer, workload.optimizer.name),
+        ("gradient_dtype", plan.gradient_dtype, scenario.gradients),
         ("framework", plan.framework, framework.name),
         ("framework_version", plan.framework_version, framework.version),
     ):

@@ -67,6 +67,7 @@ class Plan(Frozen):
             tokens everywhere.
         ep_overlap: whether dispatch and combine overlap with the compute of another micro-batch.
         moe_capacity_factor: tokens that an expert takes at most, over the mean; None drops none. It changes training.
+        gradient_dtype: what gradients are accumulated and reduced in.
     """
 
     tp: PositiveInt
@@ -106,6 +107,7 @@ class Plan(Frozen):
     moe_capacity_factor: CapacityFactor | None = None
     precision: str
     optimizer: str
+    gradient_dtype: str = "fp32"
     framework: str
     framework_version: str
 

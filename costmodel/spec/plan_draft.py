@@ -75,6 +75,7 @@ class PlanDraft(Frozen):
     moe_capacity_factor: CapacityFactor | None = None
     precision: Name | None = None
     optimizer: Name | None = None
+    gradient_dtype: Name | None = None
     framework: Name | None = None
     framework_version: Name | None = None
 

@@ -30,7 +30,7 @@ from planner.search.solve import Outcome, Search
 
 Json = dict[str, Any]
 
-_NAMES = ("precision", "optimizer", "framework", "framework_version")
+_NAMES = ("precision", "optimizer", "gradient_dtype", "framework", "framework_version")
 
 FITTING = ("fits", "at_risk")
 
@@ -61,7 +61,7 @@ def check_fields(asked: CheckQuestion, data: dict[str, Any], taken: str | None =
     started = time.monotonic()
     draft = with_catalog_names(read_draft(data))
     question, origins = scenario_question(asked, draft)
-    request = _request_of(question, asked)
+    request = _request_of(question, asked, draft)
     scenario = request.scenario
     completion = complete(draft, scenario, origins)
     return Checked(
@@ -70,18 +70,18 @@ def check_fields(asked: CheckQuestion, data: dict[str, Any], taken: str | None =
     )
 
 
-def _request_of(question: Question, asked: CheckQuestion) -> SearchRequest:
-    """The request; a name that is not known is told where it stands: in the plan, or in a flag."""
+def _request_of(question: Question, asked: CheckQuestion, draft: PlanDraft) -> SearchRequest:
+    """The request; a name that is not known, or that the device or the framework lacks, is told where it stands."""
     try:
         return request_of(question)
-    except UnknownName as error:
+    except InvalidInput as error:
         field = error.field.replace("-", "_")
-        in_plan = field in _NAMES and getattr(asked, field) is None
-        if not in_plan and field != "framework_version":
-            raise
+        in_plan = field in _NAMES and getattr(asked, field) is None and getattr(draft, field) is not None
         expected = error.expected
-        if field == "framework_version":
+        if isinstance(error, UnknownName) and field == "framework_version":
             expected = f"known are {', '.join(load_framework(question.framework).versions)}"
+        elif not in_plan:
+            raise
         raise InvalidInput(f"plan.{field}" if in_plan else error.field, error.value, expected) from None
 
 

@@ -186,6 +186,7 @@ def _settle_workload(plan: Settling, scenario: Scenario, origins: Mapping[str, s
         ("seq_len", work.seq_len),
         ("precision", work.precision.name),
         ("optimizer", work.optimizer.name),
+        ("gradient_dtype", scenario.gradients),
         ("framework", framework.name),
     ):
         _from_scenario(plan, name, given, origins)

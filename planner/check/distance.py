@@ -70,6 +70,7 @@ class Reference:
             "seq_len": work.seq_len,
             "precision": work.precision.name,
             "optimizer": work.optimizer.name,
+            "gradient_dtype": scenario.gradients,
             "framework": scenario.framework.name,
         }
         return cls(

@@ -43,6 +43,7 @@ class CheckQuestion:
     seq_len: int | None = None
     precision: str | None = None
     optimizer: str | None = None
+    gradient_dtype: str | None = None
     framework: str | None = None
     framework_version: str | None = None
     objective: str = Question.objective
@@ -104,6 +105,8 @@ def scenario_question(asked: CheckQuestion, draft: PlanDraft) -> tuple[Question,
         version = draft.framework_version
         if version is None:
             origins["framework_version"] = "the current one"
+    usual = (None, "what the framework usually has")
+    gradients = settled("gradient_dtype", asked.gradient_dtype, draft.gradient_dtype, usual)
     question = Question(
         model=asked.model,
         cluster=asked.cluster,
@@ -111,6 +114,7 @@ def scenario_question(asked: CheckQuestion, draft: PlanDraft) -> tuple[Question,
         global_batch_size=batch,
         seq_len=seq_len,
         **recipes,
+        gradient_dtype=gradients,
         framework_version=version,
         objective=asked.objective,
         price_per_device_hour=asked.price_per_device_hour,

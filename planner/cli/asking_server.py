@@ -97,6 +97,7 @@ def _to_be_sent(question: Question) -> SearchQuestion:
         seq_len=question.seq_len,
         precision=question.precision,
         optimizer=question.optimizer,
+        gradient_dtype=question.gradient_dtype,
         framework=question.framework,
         framework_version=question.framework_version,
         objective=question.objective,

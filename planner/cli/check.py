@@ -21,6 +21,9 @@ def check(
     seq_len: Annotated[int | None, typer.Option(help="Tokens per sequence, if the plan has none.")] = None,
     precision: Annotated[str | None, typer.Option(help="Precision recipe, if the plan has none.")] = None,
     optimizer: Annotated[str | None, typer.Option(help="Optimizer recipe, if the plan has none.")] = None,
+    gradient_dtype: Annotated[
+        str | None, typer.Option(help="What gradients are kept and reduced in: fp32 or bf16; the framework's own.")
+    ] = None,
     framework: Annotated[str | None, typer.Option(help="Training framework, if the plan has none.")] = None,
     framework_version: Annotated[
         str | None, typer.Option(help="Judge under this version; that of the plan by default.")
@@ -54,6 +57,7 @@ def check(
             seq_len=seq_len,
             precision=precision,
             optimizer=optimizer,
+            gradient_dtype=gradient_dtype,
             framework=framework,
             framework_version=framework_version,
             objective=objective,

@@ -22,10 +22,13 @@ def suggest(
     devices: Annotated[int, typer.Option(help="Accelerators at hand.")],
     global_batch_size: Annotated[int, typer.Option(help="Sequences per optimizer step.")],
     seq_len: Annotated[int, typer.Option(help="Tokens per sequence.")],
-    precision: Annotated[str, typer.Option(help="Precision recipe: bf16, fp16, fp8, fp32.")] = Question.precision,
+    precision: Annotated[str, typer.Option(help="Precision recipe: bf16, fp8, mxfp8, fp32, ...")] = Question.precision,
     optimizer: Annotated[
         str, typer.Option(help="Optimizer recipe: adamw, adamw-8bit, muon, sgd, ...")
     ] = Question.optimizer,
+    gradient_dtype: Annotated[
+        str | None, typer.Option(help="What gradients are kept and reduced in: fp32 or bf16; the framework's own.")
+    ] = None,
     framework: Annotated[str, typer.Option(help="Training framework whose rules apply.")] = Question.framework,
     framework_version: Annotated[str | None, typer.Option(help="Its version; the current one by default.")] = None,
     objective: Annotated[str, typer.Option(help="step_time, cost or fewest_devices.")] = Question.objective,
@@ -67,6 +70,7 @@ def suggest(
         seq_len=seq_len,
         precision=precision,
         optimizer=optimizer,
+        gradient_dtype=gradient_dtype,
         framework=framework,
         framework_version=framework_version,
         objective=objective,

@@ -58,6 +58,7 @@ class PlanFields(PlanAxes):
     recomputed_layers_per_stage: tuple[int, ...]
     precision: str
     optimizer: str
+    gradient_dtype: str = "fp32"
     framework: str
     framework_version: str
     recompute_interval: int = 1
@@ -136,6 +137,7 @@ class ScenarioWords(Told):
     seq_len: int
     precision: str
     optimizer: str
+    gradient_dtype: str | None = None
     framework: str
     framework_title: str
     framework_version: str

@@ -15,6 +15,7 @@ class ScenarioQuestion:
     Attributes:
         model: a name of the server's catalog, or an object: the content of a Hugging Face config.json, say.
         cluster: a name of the server's catalog, or the fields of a cluster file.
+        gradient_dtype: ``fp32`` or ``bf16``: what gradients are accumulated and reduced in.
         min_free_gib: memory to keep free on every device.
     """
 
@@ -22,6 +23,7 @@ class ScenarioQuestion:
     cluster: str | Mapping[str, Any]
     precision: str | None = None
     optimizer: str | None = None
+    gradient_dtype: str | None = None
     framework: str | None = None
     framework_version: str | None = None
     min_free_gib: float | None = None

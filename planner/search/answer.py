@@ -160,6 +160,7 @@ def scenario_in_words(scenario: Scenario) -> Json:
         "seq_len": work.seq_len,
         "precision": work.precision.name,
         "optimizer": work.optimizer.name,
+        "gradient_dtype": scenario.gradients,
         "framework": framework.name,
         "framework_title": framework.title,
         "framework_version": framework.version,

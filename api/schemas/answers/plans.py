@@ -70,6 +70,8 @@ class PlanFields(PlanAxes):
     """Layers that full recompute computes again, for every stage."""
     precision: str
     optimizer: str
+    gradient_dtype: str = "fp32"
+    """What gradients are accumulated and reduced in."""
     framework: str
     framework_version: str
     recompute_interval: int = 1

@@ -39,6 +39,8 @@ class ScenarioWords(Answer):
     seq_len: int
     precision: str
     optimizer: str
+    gradient_dtype: str | None = None
+    """What gradients are accumulated and reduced in; null in what an earlier version asked."""
     framework: str
     framework_title: str
     framework_version: str
