@@ -162,7 +162,7 @@ def ideal(facts: Facts) -> Facts:
 
 def lossless(facts: Facts) -> Facts:
     """Links at their rated speed, no latency, no reduction in switches, no overlap with compute."""
-    links = ("scale_up_efficiency", "scale_out_efficiency")
+    links = ("scale_up_efficiency", "scale_out_efficiency", "all_to_all_factor")
     names = (*links, "in_network_gain", "in_network_gain_across", "expert_imbalance", "tp_exposed_share")
     values = dict.fromkeys((*names, "ep_exposed_share", "cp_exposed_share", "pp_exposed_share"), 1.0)
     latency = ("scale_up_latency_s", "scale_out_latency_s", "scale_up_hop_s", "scale_out_hop_s")

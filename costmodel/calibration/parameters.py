@@ -21,6 +21,9 @@ class Parameters:
         loss_traffic_bytes: bytes moved per logit by softmax, cross entropy and their gradient.
         scale_up_efficiency, scale_out_efficiency, pcie_efficiency: share of the link rate that a large ring reaches,
             by kind.
+        all_to_all_factor: rate of an all-to-all over that of a ring, on a network.
+        collective_ramp: what a collective takes between small and large messages, over the geometric mean of its start
+            and its transfer.
         in_network_gain: all-reduce speed-up where the scale-up switch reduces (NVLS), from in_network_min_ranks
             ranks upwards; in_network_gain_across: the same where the group leaves the scale-up domain.
         scale_up_latency_s, scale_out_latency_s: start of one collective, by the outermost tier it reaches; PCIe
@@ -62,6 +65,8 @@ class Parameters:
     scale_up_efficiency: Num
     scale_out_efficiency: Num
     pcie_efficiency: Num
+    all_to_all_factor: Num
+    collective_ramp: Num
     in_network_gain: Num
     in_network_gain_across: Num
     in_network_min_ranks: Num

@@ -11,26 +11,34 @@ from costmodel.curves import NO_CURVE, NO_CURVES, CurveBook
 
 
 class TierCost(NamedTuple):
-    """A collective of S bytes takes ``latency_s + S * s_per_byte``, or what ``curve`` says.
+    """What a collective of S bytes takes: ``latency_s + sqrt(S) * s_per_root_byte + S * s_per_byte``, or what ``curve`` says.
 
     Attributes:
+        s_per_root_byte: between small and large messages a pipeline of chunks is neither short nor full, which costs
+            the root of what starts it and of what it transfers.
         curve: position of the measured curve in ``curves``; ``NO_CURVE`` where the shape was not measured.
         curve_bytes: bytes of the measured operation that load the links as one byte of this one does.
     """
 
     latency_s: Num
     s_per_byte: Num
+    s_per_root_byte: Num = num(0.0)
     curve: Num = num(NO_CURVE)
     curve_bytes: Num = num(1.0)
     curves: CurveBook = NO_CURVES
 
     def seconds(self, size_bytes: Num) -> Num:
         """Seconds for ``size_bytes``; nothing is sent when there is nothing."""
-        line = np.where(size_bytes > 0, self.latency_s + size_bytes * self.s_per_byte, 0.0)
+        by_formula = self.latency_s + np.sqrt(size_bytes) * self.s_per_root_byte + size_bytes * self.s_per_byte
+        line = np.where(size_bytes > 0, by_formula, 0.0)
         measured = size_bytes * self.curve_bytes
         return self.curves.corrected(line, self.curve, measured, self.s_per_byte / self.curve_bytes)
 
     def by_stage(self) -> TierCost:
         """The same for sizes of ``(rows, stages)``."""
-        latency, per_byte = per_stage(self.latency_s), per_stage(self.s_per_byte)
-        return TierCost(latency, per_byte, per_stage(self.curve), per_stage(self.curve_bytes), self.curves)
+        latency, per_root, per_byte = (
+            per_stage(self.latency_s),
+            per_stage(self.s_per_root_byte),
+            per_stage(self.s_per_byte),
+        )
+        return TierCost(latency, per_byte, per_root, per_stage(self.curve), per_stage(self.curve_bytes), self.curves)

@@ -43,7 +43,7 @@ def all_to_all(
             once = (group - inner) / group
             moved = remote_units(group / inner, copies, limit, all_groups)
         crosses = inside > inner
-        seconds = 1.0 / rate(f, tier)
+        seconds = 1.0 / rate(f, tier, f.cal.all_to_all_factor)
         per_byte = np.where(crosses, np.maximum(per_byte, moved * seconds), per_byte)
         plain = np.where(crosses, np.maximum(plain, once * seconds), plain)
         latency = np.where(crosses, start_s(f, tier), latency)
@@ -68,4 +68,5 @@ def neighbours(f: Facts, group: Num, stride: Num) -> TierCost:
     inside = np.where(span > f.hardware.tier_devices[0], 1.0, 2.0)
     within = np.where(span > f.hardware.tier_devices[1], 1.0, 2.0)
     curve = f.curves.find("send_recv", f.hardware.curve_set, np.full_like(span, 2.0), inside, within)
-    return TierCost(latency, per_byte, curve=curve, curves=f.curves)
+    ramp = f.cal.collective_ramp * np.sqrt(latency * per_byte)
+    return TierCost(latency, per_byte, ramp, curve, curves=f.curves)

@@ -50,11 +50,15 @@ def _by_kind(f: Facts, tier: int, *, scale_up: Num, pcie: Num, network: Num) -> 
     return np.where(hardware.tier_scale_up[tier] > 0, scale_up, np.where(hardware.tier_pcie[tier] > 0, pcie, network))
 
 
-def rate(f: Facts, tier: int) -> Num:
-    """Bytes per second of one device that large messages reach on a tier."""
+def rate(f: Facts, tier: int, network_factor: Num | float = 1.0) -> Num:
+    """Bytes per second of one device that large messages reach on a tier; on a network, times ``network_factor``."""
     cal = f.cal
     efficiency = _by_kind(
-        f, tier, scale_up=cal.scale_up_efficiency, pcie=cal.pcie_efficiency, network=cal.scale_out_efficiency
+        f,
+        tier,
+        scale_up=cal.scale_up_efficiency,
+        pcie=cal.pcie_efficiency,
+        network=cal.scale_out_efficiency * network_factor,
     )
     return f.hardware.tier_bandwidth[tier] * efficiency
 
@@ -71,8 +75,17 @@ def hop_s(f: Facts, tier: int) -> Num:
     return _by_kind(f, tier, scale_up=inside, pcie=inside, network=outside)
 
 
+def outermost_start_s(f: Facts, group: Num, stride: Num) -> Num:
+    """Seconds until the first byte of a collective of the group; 0 for one rank."""
+    start = np.zeros_like(group)
+    for tier, _, _, crosses in spans(f, group, stride):
+        start = np.where(crosses, start_s(f, tier), start)
+    return start
+
+
 def with_curve(f: Facts, op: CollectiveOp, group: Num, stride: Num, line: TierCost) -> TierCost:
-    """The cost with the measured curve of this operation, where the group has the shape of one."""
+    """The cost with the ramp between small and large messages, and with a measured curve of this very shape."""
     inside = members(f, group, stride)
+    ramp = f.cal.collective_ramp * np.sqrt(outermost_start_s(f, group, stride) * line.s_per_byte)
     curve = f.curves.find(op, f.hardware.curve_set, group, inside[0], inside[1])
-    return line._replace(curve=curve, curves=f.curves)
+    return line._replace(s_per_root_byte=ramp, curve=curve, curves=f.curves)

@@ -28,9 +28,14 @@ def _reduction(f: Facts, shards: Num, replicas: Num, stride: Num, zero_stage: Nu
     per_byte = np.where(
         sharded, scatter.s_per_byte + np.where(has_replicas, across.s_per_byte / shards, 0.0), everyone.s_per_byte
     )
+    per_root = np.where(
+        sharded,
+        scatter.s_per_root_byte + np.where(has_replicas, across.s_per_root_byte / np.sqrt(shards), 0.0),
+        everyone.s_per_root_byte,
+    )
     # What two collectives do one after the other was not measured.
     curve = np.where(sharded, np.where(has_replicas, NO_CURVE, scatter.curve), everyone.curve)
-    return TierCost(latency, per_byte, curve)
+    return TierCost(latency, per_byte, per_root, curve)
 
 
 def exchanged_s(f: Facts, o: Outputs, kind: str, size_bytes: Num) -> Num:
@@ -39,7 +44,8 @@ def exchanged_s(f: Facts, o: Outputs, kind: str, size_bytes: Num) -> Num:
     Args:
         size_bytes: ``(rows,)``, or ``(rows, stages)``.
     """
-    cost = TierCost(o[f"{kind}_latency_s"], o[f"{kind}_s_per_byte"], o[f"{kind}_curve"], curves=f.curves)
+    latency, per_byte, per_root = o[f"{kind}_latency_s"], o[f"{kind}_s_per_byte"], o[f"{kind}_s_per_root_byte"]
+    cost = TierCost(latency, per_byte, per_root, o[f"{kind}_curve"], curves=f.curves)
     if size_bytes.ndim > cost.s_per_byte.ndim > 0:
         cost = cost.by_stage()
     return cost.seconds(size_bytes)
@@ -58,15 +64,19 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
     return {
         "reduce_latency_s": dense.latency_s,
         "reduce_s_per_byte": dense.s_per_byte,
+        "reduce_s_per_root_byte": dense.s_per_root_byte,
         "reduce_curve": dense.curve,
         "expert_reduce_latency_s": expert.latency_s,
         "expert_reduce_s_per_byte": expert.s_per_byte,
+        "expert_reduce_s_per_root_byte": expert.s_per_root_byte,
         "expert_reduce_curve": expert.curve,
         "gather_latency_s": gather.latency_s,
         "gather_s_per_byte": gather.s_per_byte,
+        "gather_s_per_root_byte": gather.s_per_root_byte,
         "gather_curve": gather.curve,
         "expert_gather_latency_s": expert_gather.latency_s,
         "expert_gather_s_per_byte": expert_gather.s_per_byte,
+        "expert_gather_s_per_root_byte": expert_gather.s_per_root_byte,
         "expert_gather_curve": expert_gather.curve,
         "dp_leaves_domain": num(x.tp * shards * replicas > f.hardware.tier_devices[0]),
         "shards": shards,

@@ -125,8 +125,8 @@ def test_another_sites_sweep_of_the_same_shape_lies_near(sweep: Sweep) -> None:
 def test_curves_beat_the_formula_and_the_formula_a_constant() -> None:
     """The table of docs/cost-model/collectives.md."""
     held_out, elsewhere = median_errors(HELD_OUT), median_errors(OTHER_SITES)
-    assert held_out == pytest.approx({"measured": 0.028, "formula": 0.226, "constant": 0.803}, abs=0.01)
-    assert elsewhere == pytest.approx({"measured": 0.055, "formula": 0.172, "constant": 0.640}, abs=0.01)
+    assert held_out == pytest.approx({"measured": 0.028, "formula": 0.203, "constant": 0.803}, abs=0.01)
+    assert elsewhere == pytest.approx({"measured": 0.055, "formula": 0.089, "constant": 0.640}, abs=0.01)
 
 
 def test_every_sweep_that_is_taken_holds_somewhere_and_the_others_say_why_not() -> None:
