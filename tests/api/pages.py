@@ -43,6 +43,7 @@ FORM = {
     "top": "3",
     "max_seconds": "60",
     "optimizer": "adamw",
+    "gradient_dtype": "",
     "framework_version": "",
     "min_free_gib": "",
     "min_used": "0.9",

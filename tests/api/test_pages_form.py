@@ -90,7 +90,9 @@ def test_what_rests_on_two_fields_is_said_once_both_can_be_read(site: Site) -> N
         ({"pins": "tp=<script>alert(1)</script>"}, "pins", "must be a whole number"),
         ({"forbids": "colour=red"}, "forbids", "colour"),
         ({"max_seconds": "100000"}, "max_seconds", "allowed by this server"),
-        ({"precision": "int3"}, "precision", "known"),
+        ({"precision": "int8"}, "precision", "known"),
+        ({"precision": "mxfp8", "cluster": "dgx-h100"}, "precision", "it needs products of mxfp8"),
+        ({"framework": "torchtitan", "gradient_dtype": "bf16"}, "gradient_dtype", "torchtitan has fp32 with bf16"),
         ({"objective": "cost", "cluster": "dgx-h100"}, "price_per_device_hour", "price"),
     ],
 )
@@ -136,7 +138,8 @@ def test_another_sites_form_is_refused(site: Site) -> None:
 
 
 def test_a_question_is_asked_again_with_changes(site: Site) -> None:
-    how = {"framework": "torchtitan", "framework_version": "0.2", "objective": "cost", "optimizer": "muon"}
+    how = {"framework": "megatron-core", "framework_version": "0.15", "objective": "cost", "optimizer": "muon"}
+    how |= {"gradient_dtype": "bf16", "precision": "fp8-current"}
     request = small_request(
         **how,
         price_per_device_hour=2.35,

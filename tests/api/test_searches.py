@@ -17,7 +17,7 @@ from planner.question import Question
 from planner.resolving import request_of
 from planner.stored.questions import new_search
 from planner.stored.records import calibration_record, scenario_record
-from tests.api.asking import UNKNOWN_ID, answered, ask, infeasible, lasting, problem, question
+from tests.api.asking import UNKNOWN_ID, answered, ask, infeasible, lasting, pointers, problem, question
 from tests.api.conftest import Live
 from tests.processes import eventually
 
@@ -105,8 +105,31 @@ def test_what_is_asked_differently_is_another_question(client: httpx.Client) -> 
     asked = question()
     first = ask(client, asked).json()
 
-    for change in ({"top": 2}, {"devices": 8}, {"pins": ["tp=1"]}, {"min_used": 1.0}, {"precision": "fp16"}):
+    for change in (
+        {"top": 2},
+        {"devices": 8},
+        {"pins": ["tp=1"]},
+        {"min_used": 1.0},
+        {"precision": "fp16"},
+        {"gradient_dtype": "bf16"},
+    ):
         assert ask(client, asked | change).json()["id"] != first["id"]
+
+
+def test_the_gradients_that_a_framework_usually_has_are_the_same_question_said_or_not(client: httpx.Client) -> None:
+    asked = question()
+    first = ask(client, asked).json()
+    assert first["scenario"]["gradient_dtype"] == "fp32"
+    assert ask(client, asked | {"gradient_dtype": "fp32"}).json()["id"] == first["id"]
+    narrow = ask(client, asked | {"gradient_dtype": "bf16"}).json()
+    assert {narrow["scenario"]["gradient_dtype"], narrow["plans"][0]["plan"]["gradient_dtype"]} == {"bf16"}
+
+
+def test_a_recipe_that_the_device_lacks_is_a_problem_of_its_field(client: httpx.Client) -> None:
+    for precision, has in (("mxfp8", "in blocks fp8-block"), ("nvfp4", "fp8"), ("bf16-pure", "trains in bf16")):
+        response = client.post("/v1/searches", json=question(precision=precision))
+        assert pointers(response) == ["/precision"]
+        assert has in response.text
 
 
 def test_a_model_of_the_catalog_may_be_sent_as_an_object(client: httpx.Client) -> None:
