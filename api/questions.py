@@ -45,6 +45,7 @@ def search_request(body: SearchBody, settings: Settings) -> SearchRequest:
             top=body.top,
             max_seconds=body.max_seconds,
             seed=body.seed,
+            explain=body.explain,
         )
     )
     # What the search would refuse at its start is said now, not in a search that failed.

@@ -58,6 +58,7 @@ class _Question(_Document):
     top: int
     max_seconds: float
     seed: int
+    explain: bool = False
 
 
 class _Conflict(_Document):
@@ -83,11 +84,48 @@ class _SearchFacts(_Document):
     seed: int
 
 
+class _Step(_Document):
+    number: int
+    slug: str
+    question: str
+    verdict: str
+    told: str
+    numbers: dict[str, bool | int | float | str]
+
+
+class _Disagreement(_Document):
+    axes: list[dict[str, Any]]
+    step_time_s: float
+    time: dict[str, float]
+    memory_bytes: int
+    fits: bool
+    told: str
+
+
+class _ExplainedPlan(_Document):
+    plan: dict[str, Any]
+    prediction: dict[str, Any]
+
+
+class _Difference(_Document):
+    step_time_s: float
+    time: dict[str, float]
+    memory_bytes: int
+
+
+class _Explanation(_Document):
+    steps: list[_Step]
+    procedure_plan: _ExplainedPlan | None
+    disagreements: list[_Disagreement]
+    difference: _Difference | None
+
+
 class _Details(_Document):
     eliminated: dict[str, int]
     infeasibility: _Infeasibility | None
     warnings: list[str]
     search: _SearchFacts
+    explanation: _Explanation | None = None
 
 
 class _Utilisation(_Document):

@@ -40,3 +40,4 @@ class Question:
     top: int = 10
     max_seconds: float = 60.0
     seed: int = 0
+    explain: bool = False

@@ -34,6 +34,7 @@ def request_of(question: Question) -> SearchRequest:
         top=question.top,
         max_seconds=question.max_seconds,
         seed=question.seed,
+        explain=question.explain,
         price_per_device_hour=question.price_per_device_hour,
     )
 

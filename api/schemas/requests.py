@@ -135,6 +135,8 @@ class SearchBody(ScenarioFields):
     """After that the best so far is the answer; servers allow 300 at most."""
     seed: Annotated[Whole, Field(ge=0, le=2**31 - 1)] = Question.seed
     """The same seed searches in the same order; it can't change a proven answer."""
+    explain: Annotated[bool, Field(strict=True)] = Question.explain
+    """Whether the answer holds the steps by which people choose a plan, and where the best plan differs from theirs."""
 
 
 class PredictionItem(ScenarioFields):

@@ -59,9 +59,9 @@ def _through_the_store(request: SearchRequest) -> Json:
 
 
 def _searched(request: SearchRequest) -> Json:
-    from planner.search.answer import answer_to
+    from planner.explain.explanation import answered
 
-    return answer_to(request)
+    return answered(request)
 
 
 def _warn(error: PlannerError) -> None:

@@ -109,6 +109,7 @@ def _to_be_sent(question: Question) -> SearchQuestion:
         top=question.top,
         max_seconds=question.max_seconds,
         seed=question.seed,
+        explain=question.explain or None,
     )
 
 

@@ -42,6 +42,10 @@ def suggest(
         float, typer.Option(help="Deadline; the best plans found by then are printed.")
     ] = Question.max_seconds,
     seed: Annotated[int, typer.Option(help="Seed of the solver.")] = Question.seed,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Walk the six steps of choosing by hand, and say where the best plan differs."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON on stdout.")] = False,
     config: Annotated[str | None, typer.Option(help="TOML file with defaults for these options.")] = None,
     no_store: Annotated[
@@ -52,14 +56,13 @@ def suggest(
     ] = None,
     allow: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     batch_tolerance: Annotated[float, typer.Option(hidden=True)] = 0.0,
-    explain: Annotated[bool, typer.Option("--explain", hidden=True)] = False,
 ) -> None:
     """Print ranked plans, best first, or the reason why there is none.
 
     A question that was answered before is answered from the store, which stderr says. Exit codes: 0 answered, 2 bad
     input, 3 nothing fits, 4 cut by --max-seconds, 5 failed.
     """
-    for name, value in (("allow", allow), ("batch-tolerance", batch_tolerance), ("explain", explain)):
+    for name, value in (("allow", allow), ("batch-tolerance", batch_tolerance)):
         if value:
             raise InvalidInput(name, value, _LATER)
     question = Question(
@@ -82,6 +85,7 @@ def suggest(
         top=top,
         max_seconds=max_seconds,
         seed=seed,
+        explain=explain,
     )
     answer = _answer(question, server, store=not no_store)
     earlier = earlier_in_words(answer)
@@ -96,6 +100,10 @@ def suggest(
         from planner.cli.report import print_answer
 
         print_answer(answer)
+        if explain:
+            from planner.cli.explanation_report import print_explanation
+
+            print_explanation(answer["explanation"])
     raise typer.Exit(int(code))
 
 

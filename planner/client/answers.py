@@ -156,6 +156,7 @@ class AskedQuestion(Told):
     top: int
     max_seconds: float
     seed: int
+    explain: bool = False
 
 
 class Conflict(Told):
@@ -218,6 +219,44 @@ class Search(Told):
         return self.state in OVER
 
 
+class ExplainedStep(Told):
+    """A step of the decision procedure: ``told`` is its ``verdict`` in a sentence; numbers have units in their names."""
+
+    number: int
+    slug: str
+    question: str
+    verdict: str
+    told: str
+    numbers: dict[str, Any]
+
+
+class ExplainedPlan(Told):
+    """The plan that the procedure leads to."""
+
+    plan: PlanFields
+    prediction: Prediction
+
+
+class Disagreement(Told):
+    """Axes in which the search's best plan differs from the procedure's, and what that changes."""
+
+    axes: tuple[dict[str, Any], ...]
+    step_time_s: float
+    time: dict[str, float]
+    memory_bytes: int
+    fits: bool
+    told: str
+
+
+class Explanation(Told):
+    """The procedure's steps and plan, and where the search's best plan disagrees."""
+
+    steps: tuple[ExplainedStep, ...]
+    procedure_plan: ExplainedPlan | None
+    disagreements: tuple[Disagreement, ...]
+    difference: dict[str, Any] | None
+
+
 class Answer(Search):
     """Ranked plans, or why there are none. ``best`` and ``bound`` are in the objective's unit.
 
@@ -238,6 +277,7 @@ class Answer(Search):
     warnings: tuple[str, ...]
     search: SearchFacts
     earlier: tuple[EarlierAnswer, ...] = ()
+    explanation: Explanation | None = None
 
 
 def search_of(document: dict[str, Any]) -> Search:

@@ -43,6 +43,7 @@ class SearchQuestion(ScenarioQuestion):
         min_used: share of the devices that a plan must use.
         top: how many different plans.
         max_seconds: deadline of the search; the best plans found by then are the answer.
+        explain: whether the answer is to hold the decision procedure and where its plan differs from the best.
     """
 
     devices: int
@@ -56,6 +57,7 @@ class SearchQuestion(ScenarioQuestion):
     top: int | None = None
     max_seconds: float | None = None
     seed: int | None = None
+    explain: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from costmodel.spec.options import BY_NAME, OPTION_NAMES
+from costmodel.spec.plan import CP_COMM_TYPES
+
 Json = dict[str, Any]
 
 # What the scenario says, what follows from other axes, and lists of layers: none is a choice of its own.
@@ -25,14 +30,25 @@ _GIB = 2**30
 
 
 def axis_differences(ours: Json, theirs: Json) -> list[Json]:
-    """The choices in which two plans differ: ``{axis, ours, theirs}`` in the order of the plan's fields."""
-    axes = [axis for axis in ours if axis not in _NO_CHOICE]
+    """The choices in which two plans differ: ``{axis, ours, theirs}`` in the order of the plan's fields.
+
+    Options that both leave as is usual for their other axes are no choices.
+    """
+    usual = {name for name in OPTION_NAMES if _is_usual(name, ours) and _is_usual(name, theirs)}
+    axes = [axis for axis in ours if axis not in _NO_CHOICE and axis not in usual]
     shards = "dp_shard" if ours["zero_stage"] and theirs["zero_stage"] and ours["dp"] == theirs["dp"] else None
     return [
         {"axis": axis, "ours": ours[axis], "theirs": theirs.get(axis)}
         for axis in [*axes, *([shards] if shards else [])]
         if ours[axis] != theirs.get(axis)
     ]
+
+
+def _is_usual(name: str, plan: Json) -> bool:
+    option = BY_NAME[name]
+    codes = {axis: CP_COMM_TYPES.index(plan[axis]) if axis == "cp_comm_type" else plan[axis] for axis in option.reads}
+    usual = option.usual_of({axis: np.asarray(code, dtype=np.int64) for axis, code in codes.items()})
+    return name not in plan or option.encode(plan[name]) == int(usual)
 
 
 def time_differences(ours: Json, theirs: Json) -> dict[str, float]:
@@ -58,7 +74,7 @@ def in_words(axes: list[Json], time: dict[str, float], memory_bytes: int) -> str
     parts = [f"{_seconds(abs(by))} {'less' if by < 0 else 'more'} {part}" for part, by in time.items()]
     if abs(memory_bytes) >= _GIB / 10:
         parts.append(f"{abs(memory_bytes) / _GIB:.1f} GiB {'less' if memory_bytes < 0 else 'more'} memory")
-    return f"{choices or 'the same axes'}: {', '.join(parts) or 'about the same time and memory'}"
+    return f"{choices or 'other layers on the stages'}: {', '.join(parts) or 'about the same time and memory'}"
 
 
 def _value(value: Any) -> str:

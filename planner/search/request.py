@@ -27,6 +27,7 @@ class SearchRequest:
         top: how many different plans to return.
         max_seconds: deadline; what was found by then is returned.
         price_per_device_hour: needed by the cost objective; None takes the cluster's own.
+        explain: whether the answer is to hold the primer's decision procedure too.
         also: (option, code) pairs that are tried beside the usual ones.
     """
 
@@ -38,6 +39,7 @@ class SearchRequest:
     max_seconds: float = Question.max_seconds
     seed: int = Question.seed
     price_per_device_hour: float | None = None
+    explain: bool = False
     also: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:

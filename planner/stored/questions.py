@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from costmodel.errors import PlannerError
-from costmodel.fingerprint import calibration_id, cost_model_version, digest, scenario_id
+from costmodel.fingerprint import calibration_id, cost_model_version, digest, digest_of_sources, scenario_id
 from db import records
 from db.repositories import Repositories
 from planner.search.answer import scenario_in_words
@@ -38,6 +38,8 @@ def problem_key(request: SearchRequest) -> str:
             "min_used": None if request.objective == "fewest_devices" else request.min_used,
             "top": request.top,
             "price": request.price if request.objective == "cost" else None,
+            # An answer without an explanation is none to a question that asks for one.
+            **({"explain": True} if request.explain else {}),
         }
     )
 
@@ -46,6 +48,7 @@ def new_search(request: SearchRequest, created_by: str | None) -> records.NewSea
     """A question that is to be stored."""
     problem, calibration = problem_key(request), calibration_id(request.scenario.calibration)
     by = {"calibration": calibration, "cost_model": cost_model_version(), "search": search_version()}
+    by |= {"explain": digest_of_sources("planner.explain")} if request.explain else {}
     return records.NewSearch(
         id=uuid4().hex,
         key=digest({"problem": problem, **by}),
@@ -90,6 +93,8 @@ def stored_request(repos: Repositories, search: records.Search) -> SearchRequest
         max_seconds=search.max_seconds,
         seed=search.seed,
         price_per_device_hour=asked["price_per_device_hour"],
+        # Questions that were stored before explanations were told ask for none.
+        explain=asked.get("explain", False),
     )
 
 
@@ -106,6 +111,7 @@ def _question(request: SearchRequest) -> Json:
         "top": request.top,
         "max_seconds": request.max_seconds,
         "seed": request.seed,
+        "explain": request.explain,
     }
 
 

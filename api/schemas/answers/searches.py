@@ -60,6 +60,8 @@ class Question(Answer):
     top: int
     max_seconds: float
     seed: int
+    explain: bool | Absent = None
+    """Absent in questions that were stored before there were explanations."""
 
 
 class Conflict(Answer):
@@ -108,6 +110,72 @@ class EarlierAnswer(Answer):
     best: float | None
 
 
+class ExplainedStep(Answer):
+    """A step of the decision procedure, with the numbers of this case."""
+
+    number: int
+    """From 1 to 6."""
+    slug: str
+    """one_replica, shard_state, tensor_parallel, pipeline, context_and_experts or tune."""
+    question: str
+    verdict: str
+    """In a word: yes, no, sharded, added, not_needed, does_not_fit, exposed, tuned, not_reached, ..."""
+    told: str
+    """In a sentence."""
+    numbers: dict[str, bool | int | float | str]
+    """Units are in the names."""
+
+
+class ExplainedPlan(Answer):
+    """The plan that the procedure leads to."""
+
+    plan: PlanFields
+    prediction: Prediction
+
+
+class AxisDisagreement(Answer):
+    """An axis of the plan and its value in both."""
+
+    axis: str
+    procedure: Any
+    search: Any
+
+
+class Disagreement(Answer):
+    """What the search's best plan has otherwise, and what that changes."""
+
+    axes: list[AxisDisagreement]
+    """Axes that are changed together; empty where only the layers of the stages differ."""
+    step_time_s: float
+    """Seconds more (or, below 0, less) than before the change."""
+    time: dict[str, float]
+    """The same by term, the largest first; small ones are left out."""
+    memory_bytes: int
+    fits: bool
+    """Whether the plan fits with this change and those before it."""
+    told: str
+
+
+class Difference(Answer):
+    """The search's best plan less the procedure's."""
+
+    step_time_s: float
+    time: dict[str, float]
+    memory_bytes: int
+
+
+class Explanation(Answer):
+    """How people choose a plan, walked for this case, and where the search disagrees."""
+
+    steps: list[ExplainedStep]
+    procedure_plan: ExplainedPlan | None
+    """Null where no plan on the procedure's way fits, or the deadline came first."""
+    disagreements: list[Disagreement]
+    """In the order of the changes from the procedure's plan to the best; empty when they are the same."""
+    difference: Difference | None
+    """Null without a best plan."""
+
+
 class Search(Answer):
     """A search. ``status`` and all that follows is there once ``state`` is ``done``: the JSON of ``suggest --json``."""
 
@@ -142,6 +210,8 @@ class Search(Answer):
     """Why nothing fits; null unless `status` is `infeasible`."""
     warnings: list[str] | Absent = None
     search: SearchFacts | Absent = None
+    explanation: Explanation | Absent = None
+    """Where the question had `explain`."""
     earlier: list[EarlierAnswer] | Absent = None
     """What was answered before under another calibration or by other code, newest first."""
 

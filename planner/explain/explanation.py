@@ -1,0 +1,79 @@
+"""The explanation of an answer: the procedure's steps, the plan they lead to, and where the best plan differs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from costmodel.facts import Facts
+from costmodel.plan_rows import plan_of
+from costmodel.table import PlanTable
+from planner.explain.differences import memory_difference_bytes, time_differences
+from planner.explain.disagreements import disagreements, row_of
+from planner.explain.procedure import Procedure
+from planner.explain.shapes import Pricer
+from planner.search.answer import answer_to, predictions
+from planner.search.request import SearchRequest
+from planner.search.solve import Progress
+
+Json = dict[str, Any]
+
+_LEAST_SECONDS = 1.0
+
+
+def answered(request: SearchRequest, progress: Progress | None = None, stopped: threading.Event | None = None) -> Json:
+    """The answer of the search, with ``explanation`` where the request asks for one.
+
+    Args:
+        progress, stopped: as in ``Search``.
+
+    Raises:
+        InvalidInput: as ``answer_to``.
+    """
+    deadline = time.monotonic() + request.max_seconds
+    answer = answer_to(request, progress, stopped)
+    if not request.explain:
+        return answer
+    # As the search prices a first plan whatever the clock says, its answer is explained as far as a second goes.
+    deadline = max(deadline, time.monotonic() + _LEAST_SECONDS)
+
+    def late() -> bool:
+        return time.monotonic() > deadline or (stopped is not None and stopped.is_set())
+
+    return answer | {"explanation": explanation_of(request, answer, late)}
+
+
+def explanation_of(request: SearchRequest, answer: Json, late: Callable[[], bool]) -> Json:
+    """``{steps, procedure_plan, disagreements, difference}``.
+
+    ``procedure_plan`` is null where the steps lead to no plan that fits, or the deadline came first. ``difference`` is
+    that of the search's best plan, null where there is none; it is empty where both are the same plan.
+    """
+    scenario, facts = request.scenario, Facts.of(request.scenario)
+    procedure = Procedure(pricer=Pricer(request=request, facts=facts), late=late)
+    procedure.walk()
+    found: Json = {
+        "steps": [asdict(step) for step in procedure.steps],
+        "procedure_plan": None,
+        "disagreements": [],
+        "difference": None,
+    }
+    last = procedure.steps[-1]
+    if procedure.found is None or last.verdict != "tuned":
+        return found
+    ours = procedure.found.row
+    (prediction,) = predictions(scenario, facts, PlanTable.of_rows([ours]))
+    found["procedure_plan"] = {"plan": plan_of(scenario, ours).model_dump(mode="json"), "prediction": prediction}
+    if not answer["plans"]:
+        return found
+    best = answer["plans"][0]
+    found["disagreements"] = disagreements(scenario, facts, ours, row_of(scenario, best["plan"]))
+    found["difference"] = {
+        "step_time_s": best["prediction"]["step_time_s"] - prediction["step_time_s"],
+        "time": time_differences(prediction, best["prediction"]),
+        "memory_bytes": memory_difference_bytes(prediction, best["prediction"]),
+    }
+    return found
