@@ -31,7 +31,7 @@ from planner.stored.answers import stored_answer
 router = APIRouter(include_in_schema=False)
 
 # What the page shows of an answer, and a search without one lacks.
-_ONCE_DONE = ("warnings", "infeasibility", "eliminated", "earlier")
+_ONCE_DONE = ("warnings", "infeasibility", "eliminated", "earlier", "explanation")
 _FILTERS = ("model", "cluster", "state", "status")
 _FROM = "from"
 _LONGEST_ID = 40

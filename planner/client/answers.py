@@ -220,7 +220,7 @@ class Search(Told):
 
 
 class ExplainedStep(Told):
-    """A step of the decision procedure: ``told`` is its ``verdict`` in a sentence; numbers have units in their names."""
+    """A step of the procedure: ``told`` is its ``verdict`` in a sentence; numbers have units in their names."""
 
     number: int
     slug: str
@@ -276,8 +276,8 @@ class Answer(Search):
     infeasibility: Infeasibility | None
     warnings: tuple[str, ...]
     search: SearchFacts
-    earlier: tuple[EarlierAnswer, ...] = ()
     explanation: Explanation | None = None
+    earlier: tuple[EarlierAnswer, ...] = ()
 
 
 def search_of(document: dict[str, Any]) -> Search:

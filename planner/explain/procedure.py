@@ -109,7 +109,7 @@ class Procedure:
         wrong = self._wrong(self.found)
         if wrong is None and 1 in offered:
             return step(number, "not_needed", "Not needed: the plan so far fits and is hidden." + self._pinned("tp"))
-        if not self.pricer.request.scenario.framework.tensor_parallel and max(offered) == 1:
+        if not self.pricer.request.scenario.framework.tensor_parallel and 1 in offered:
             return step(number, "not_offered", "The framework has no tensor parallelism.")
         shapes = [replace(self.shape, tp=tp, zero_stages=None) for tp in offered]
         found = self._priced(shapes)

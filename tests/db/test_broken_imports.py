@@ -109,6 +109,8 @@ QUESTION, DETAILS = question(SCENARIO), result(SCENARIO).details
         ("searches", {"details": None}, "searches.details: it is needed when state is done"),
         ("searches", {"details": DETAILS | {"warnings": [1]}}, "searches.details.warnings[0]: text is expected"),
         ("searches", {"details": DETAILS | {"search": 1}}, "searches.details.search: "),
+        ("searches", {"details": DETAILS | {"explanation": {}}}, "searches.details.explanation.steps: it is required"),
+        ("searches", {"question": QUESTION | {"explain": "no"}}, "searches.question.explain: "),
         ("searches", {"status": "weird"}, "searches.status: one of optimal"),
         ("searches", {"status": None}, "searches.status: it is needed when state is done"),
         ("searches", {"finished_at": None}, "searches.finished_at: it is needed when state is done"),

@@ -410,3 +410,28 @@ def test_start_up_stays_light() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment, timeout=60
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_explain_walks_the_steps_below_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capsys, *SCENARIO, "--top", "2", "--explain")
+    assert (code, err) == (0, "")
+    table, told = out.split("How one would choose by hand", 1)
+    assert "Proven best of the space searched" in table
+    starts = [line.split(" ", 1)[0] for line in told.splitlines() if line[:1].isdigit()]
+    assert starts == ["1.", "2.", "3.", "4.", "5.", "6."]
+    assert "The search agrees" in told or "The search disagrees" in told
+    assert max(map(len, told.splitlines())) <= 120
+
+
+def test_explain_says_which_step_fails_where_nothing_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--model", "llama-3.1-70b", "--cluster", "rtx4090-1", "--devices", "1"]
+    code, out, _ = call(capsys, *small, "--global-batch-size", "8", "--seq-len", "4096", "--explain")
+    assert code == 3
+    assert "on one device" in out
+    assert out.rstrip().endswith("These steps lead to no plan that fits.")
+
+
+def test_explain_is_a_key_of_the_json(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "--top", "1", "--explain")["explanation"]
+    assert set(found) == {"steps", "procedure_plan", "disagreements", "difference"}
+    assert "explanation" not in answer(capsys, "--top", "1")

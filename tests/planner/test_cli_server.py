@@ -88,6 +88,8 @@ def comparable(told: Told) -> tuple[int, Any, str]:
         ["--pin", "tp=3", "--json"],
         ["--seq-len", "262144", "--global-batch-size", "16", "--json"],
         ["--cluster", "DGX H100", "--json"],
+        ["--explain"],
+        ["--explain", "--json"],
         ["--max-seconds", "0.000001", "--global-batch-size", "96", "--json"],
     ],
     ids=" ".join,

@@ -15,6 +15,7 @@ from db.repositories.searches import Searches
 from db.store import Store
 from planner.check.check import check_fields
 from planner.check.question import CheckQuestion
+from planner.explain.explanation import answered
 from planner.question import Question
 from planner.resolving import request_of
 from planner.search.answer import answer_to
@@ -105,16 +106,17 @@ def test_another_calibration_is_the_same_problem_and_another_search() -> None:
     "changes",
     [
         {},
+        {"explain": True},
         {"model": "deepseek-v3", "devices": 512, "global_batch_size": 2048, "seq_len": 4096},
         {"model": "llama-3.1-405b", "devices": 8},
         {"objective": "fewest_devices"},
         {"pins": ["pp=4", "vpp=1..2"]},
     ],
-    ids=["dense", "experts", "infeasible", "fewest", "pipeline"],
+    ids=["dense", "explained", "experts", "infeasible", "fewest", "pipeline"],
 )
 def test_an_answer_comes_back_as_it_was_given(store: Store, changes: dict[str, Any]) -> None:
     request = question(**changes)
-    given = answer_to(request)
+    given = answered(request)
     kept = remember(store, request, given, now=NOW)
     assert remembered(store, request) == kept
     added = {"id", "state", "created_at", "started_at", "finished_at", "question", "earlier"}
@@ -124,7 +126,8 @@ def test_an_answer_comes_back_as_it_was_given(store: Store, changes: dict[str, A
 
 
 def test_a_stored_question_can_be_asked_again_anywhere(store: Store) -> None:
-    request = recalibrated(question(pins=["tp=1..8"], forbids=["recompute=full"], min_free_gib=12.5, seed=3))
+    asked_for = {"pins": ["tp=1..8"], "forbids": ["recompute=full"], "min_free_gib": 12.5, "seed": 3, "explain": True}
+    request = recalibrated(question(**asked_for))
     asked = ask(store, request, now=NOW)
     assert not asked.stored
     with store.reading() as repos:
