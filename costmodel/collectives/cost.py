@@ -11,7 +11,7 @@ from costmodel.curves import NO_CURVE, NO_CURVES, CurveBook
 
 
 class TierCost(NamedTuple):
-    """What a collective of S bytes takes: ``latency_s + sqrt(S) * s_per_root_byte + S * s_per_byte``, or what ``curve`` says.
+    """What a collective of S bytes takes: ``latency_s + sqrt(S) s_per_root_byte + S s_per_byte``, or what a curve says.
 
     Attributes:
         s_per_root_byte: between small and large messages a pipeline of chunks is neither short nor full, which costs

@@ -6,7 +6,7 @@ import numpy as np
 
 from costmodel.arrays import Num
 from costmodel.collectives.cost import TierCost
-from costmodel.collectives.tiers import hop_s, members, rate, start_s, with_curve
+from costmodel.collectives.tiers import hop_s, ramp, rate, spans, start_s, with_curve
 from costmodel.facts import Facts
 
 
@@ -34,23 +34,22 @@ def all_to_all(
     units a plain exchange (one copy) so reaches ``rate * N / (N - 1)`` as nccl-tests counts it (nccl-tests issue 130).
     """
     per_byte, plain, latency = np.zeros_like(group), np.zeros_like(group), np.zeros_like(group)
-    inner = np.ones_like(group)
     limit, all_groups = np.asarray(group_limit, dtype=np.float64), np.asarray(groups, dtype=np.float64)
-    for tier, inside in enumerate(members(f, group, stride)):
-        once = (inside - 1.0) / inside
-        moved = copies * once
-        if tier > 0:
+    for tier, inner, units, crosses in spans(f, group, stride):
+        if tier == 0:
+            once = (units - 1.0) / units
+            moved = copies * once
+        else:
             once = (group - inner) / group
             moved = remote_units(group / inner, copies, limit, all_groups)
-        crosses = inside > inner
         seconds = 1.0 / rate(f, tier, f.cal.all_to_all_factor)
         per_byte = np.where(crosses, np.maximum(per_byte, moved * seconds), per_byte)
         plain = np.where(crosses, np.maximum(plain, once * seconds), plain)
         latency = np.where(crosses, start_s(f, tier), latency)
-        inner = inside
     # The measured exchange is a plain one: this one lasts as long as one with as many bytes on the slowest link.
     as_plain = np.where(plain > 0, per_byte / np.where(plain > 0, plain, 1.0), 1.0)
-    return with_curve(f, "all_to_all", group, stride, TierCost(latency, per_byte, curve_bytes=as_plain))
+    cost = TierCost(latency, per_byte, ramp(f, latency, per_byte), curve_bytes=as_plain)
+    return with_curve(f, "all_to_all", group, stride, cost)
 
 
 def neighbours(f: Facts, group: Num, stride: Num) -> TierCost:
@@ -68,5 +67,4 @@ def neighbours(f: Facts, group: Num, stride: Num) -> TierCost:
     inside = np.where(span > f.hardware.tier_devices[0], 1.0, 2.0)
     within = np.where(span > f.hardware.tier_devices[1], 1.0, 2.0)
     curve = f.curves.find("send_recv", f.hardware.curve_set, np.full_like(span, 2.0), inside, within)
-    ramp = f.cal.collective_ramp * np.sqrt(latency * per_byte)
-    return TierCost(latency, per_byte, ramp, curve, curves=f.curves)
+    return TierCost(latency, per_byte, ramp(f, latency, per_byte), curve, curves=f.curves)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from costmodel.arrays import Bools, Num
 from costmodel.collectives.cost import TierCost
-from costmodel.collectives.tiers import hop_s, members, rate, spans, start_s, with_curve
+from costmodel.collectives.tiers import hop_s, members, ramp, rate, spans, start_s, with_curve
 from costmodel.facts import Facts
 
 
@@ -49,7 +49,7 @@ def ring_pass(f: Facts, group: Num, stride: Num) -> TierCost:
         start = np.where(crosses, start_s(f, tier), start)
         # Of the N - 1 steps, those that join units of the tier below inside one of this tier.
         hops = hops + (group / inner - group / (inner * units)) * hop_s(f, tier)
-    return TierCost(latency_s=start + hops, s_per_byte=slowest)
+    return TierCost(start + hops, slowest, ramp(f, start, slowest))
 
 
 def all_reduce(f: Facts, group: Num, stride: Num) -> TierCost:
@@ -58,11 +58,11 @@ def all_reduce(f: Facts, group: Num, stride: Num) -> TierCost:
     The latency of the quickest algorithm to start and the rate of the fastest: small and large messages each take
     theirs, and where they cross over all are within a few per cent of each other.
     """
-    ways = all_reduce_algorithms(f, group, stride).values()
+    start, ways = _ways(f, group, stride)
     latency, per_byte = np.full_like(group, np.inf), np.full_like(group, np.inf)
-    for way in ways:
+    for way in ways.values():
         latency, per_byte = np.minimum(latency, way.latency_s), np.minimum(per_byte, way.s_per_byte)
-    return with_curve(f, "all_reduce", group, stride, TierCost(latency, per_byte))
+    return with_curve(f, "all_reduce", group, stride, TierCost(latency, per_byte, ramp(f, start, per_byte)))
 
 
 def taken(f: Facts, group: Num, stride: Num, size: Num) -> NDArray[np.str_]:
@@ -74,7 +74,13 @@ def taken(f: Facts, group: Num, stride: Num, size: Num) -> NDArray[np.str_]:
 
 
 def all_reduce_algorithms(f: Facts, group: Num, stride: Num) -> Mapping[str, TierCost]:
-    """Every algorithm of an all-reduce by its name; infinite where the switches that it needs do not reduce."""
+    """Every algorithm of an all-reduce by its name, without ramp; infinite where no switch reduces as it needs."""
+    _, ways = _ways(f, group, stride)
+    return ways
+
+
+def _ways(f: Facts, group: Num, stride: Num) -> tuple[Num, Mapping[str, TierCost]]:
+    """When an all-reduce starts, and its algorithms."""
     once = ring_pass(f, group, stride)
     inside, cal = members(f, group, stride)[0], f.cal
     alone, several = group <= 1.0, group > inside
@@ -111,7 +117,7 @@ def all_reduce_algorithms(f: Facts, group: Num, stride: Num) -> Mapping[str, Tie
         )
 
     always = np.ones_like(group, dtype=np.bool_)
-    return {
+    return start, {
         "ring": way(always, 2.0 * once.latency_s - start, 2.0 * once.s_per_byte),
         "tree": way(always, start + tree_s, np.maximum(tree_inside, tree_outside)),
         "switch": way(has_switch, start + switch_s, np.maximum(switch_inside, tree_outside)),

@@ -75,17 +75,15 @@ def hop_s(f: Facts, tier: int) -> Num:
     return _by_kind(f, tier, scale_up=inside, pcie=inside, network=outside)
 
 
-def outermost_start_s(f: Facts, group: Num, stride: Num) -> Num:
-    """Seconds until the first byte of a collective of the group; 0 for one rank."""
-    start = np.zeros_like(group)
-    for tier, _, _, crosses in spans(f, group, stride):
-        start = np.where(crosses, start_s(f, tier), start)
-    return start
+def ramp(f: Facts, start: Num, s_per_byte: Num) -> Num:
+    """Seconds per root of a byte of a collective that starts after ``start`` seconds."""
+    return f.cal.collective_ramp * np.sqrt(start * s_per_byte)
 
 
-def with_curve(f: Facts, op: CollectiveOp, group: Num, stride: Num, line: TierCost) -> TierCost:
-    """The cost with the ramp between small and large messages, and with a measured curve of this very shape."""
-    inside = members(f, group, stride)
-    ramp = f.cal.collective_ramp * np.sqrt(outermost_start_s(f, group, stride) * line.s_per_byte)
-    curve = f.curves.find(op, f.hardware.curve_set, group, inside[0], inside[1])
-    return line._replace(s_per_root_byte=ramp, curve=curve, curves=f.curves)
+def with_curve(f: Facts, op: CollectiveOp, group: Num, stride: Num, cost: TierCost) -> TierCost:
+    """The cost, with the measured curve of this operation where the group has the shape of one."""
+    if not f.curves.sets:
+        return cost
+    first, second = (np.clip(np.floor(devices / stride), 1.0, group) for devices in f.hardware.tier_devices[:2])
+    curve = f.curves.find(op, f.hardware.curve_set, group, first, second)
+    return cost._replace(curve=curve, curves=f.curves)

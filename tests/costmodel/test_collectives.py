@@ -334,7 +334,7 @@ def test_deepep_sends_a_token_once_to_each_node(cluster: str, limit: int, nodes:
 
 @pytest.mark.parametrize("collective", [all_gather, reduce_scatter, all_reduce])
 def test_the_ramp_is_felt_between_small_and_large_messages(collective: object) -> None:
-    """``a + g sqrt(S) + b S``: the most at the size that transfers for as long as it starts, a third there with g of one."""
+    """``a + g sqrt(S) + b S``: the most where transfer and start last as long; a third there with a ramp of one."""
     assert callable(collective)
     facts = recalibrated(by_formula(H100), collective_ramp=1.0, scale_up_hop_s=0.0)
     cost = collective(facts, num(8), ONE)
