@@ -111,14 +111,14 @@ def forward_cost(f: Facts, o: Outputs) -> PassCost:
     return PassCost(
         dense=attention
         | {"mlp": o["dense_mlp_s"] + o["dense_activation_s"], "tp_comm": tp + tp_mlp}
-        | _quantised(f, o["quantise_dense_s"]),
+        | _quantised(o, "quantise_dense_s"),
         moe=attention
         | {
             "experts": o["expert_mlp_s"] + o["expert_activation_s"],
             "tp_comm": tp + tp_experts,
             "ep_comm": o["ep_exchange_s"] * cal.ep_exposed_share,
         }
-        | _quantised(f, o["quantise_moe_s"]),
+        | _quantised(o, "quantise_moe_s"),
         embedding={"embedding": o["embedding_s"]},
         # Softmax and cross entropy run in the forward pass and leave the gradient of the logits behind.
         head={"head": o["head_s"] + o["loss_s"]},
@@ -150,13 +150,13 @@ def backward_cost(f: Facts, o: Outputs, recompute: Num) -> PassCost:
 
     mlp = o["dense_mlp_s"] * BACKWARD_OVER_FORWARD + o["dense_activation_s"] * POINTWISE_BACKWARD
     experts = o["expert_mlp_s"] * BACKWARD_OVER_FORWARD + o["expert_activation_s"] * POINTWISE_BACKWARD
-    dense: Parts = attention | {"mlp": mlp, "tp_comm": tp + tp_mlp} | _quantised(f, o["quantise_dense_backward_s"])
+    dense: Parts = attention | {"mlp": mlp, "tp_comm": tp + tp_mlp} | _quantised(o, "quantise_dense_backward_s")
     moe: Parts = attention | {
         "experts": experts,
         "tp_comm": tp + tp_experts,
         "ep_comm": o["ep_exchange_s"] * cal.ep_exposed_share,
     }
-    moe = moe | _quantised(f, o["quantise_moe_backward_s"])
+    moe = moe | _quantised(o, "quantise_moe_backward_s")
     return PassCost(
         dense=dense | {"recompute": recomputed(forward.dense, again)} | _host_bound(o, forward.dense, dense),
         moe=moe | {"recompute": recomputed(forward.moe, again_moe)} | _host_bound(o, forward.moe, moe),
@@ -166,9 +166,9 @@ def backward_cost(f: Facts, o: Outputs, recompute: Num) -> PassCost:
     )
 
 
-def _quantised(f: Facts, seconds: Num) -> Parts:
+def _quantised(o: Outputs, passes: str) -> Parts:
     """The passes that cast inputs of products, where a recipe has such."""
-    return {QUANTISATION: seconds} if (f.work.quantise_bytes > 0).any() else {}
+    return {QUANTISATION: o[passes]} if passes in o else {}
 
 
 def _host_bound(o: Outputs, forward: Parts, backward: Parts) -> Parts:

@@ -21,14 +21,6 @@ from costmodel.terms.term import Axes, Outputs, Term
 MOMENTUM_WIRE_BYTES = 2.0
 """Momentum is gathered in 16 bits, in which the products run."""
 
-_OUTPUTS = (
-    "matrices_dense_s",
-    "matrices_moe_s",
-    "matrices_experts_s",
-    "largest_matrix_s",
-    "largest_expert_matrix_s",
-)
-
 
 def newton_schulz_s(f: Facts, shape: Shape) -> Num:
     """Seconds of all iterations on one matrix."""
@@ -40,7 +32,7 @@ def newton_schulz_s(f: Facts, shape: Shape) -> Num:
 
 def _evaluate(f: Facts, x: Axes) -> Outputs:
     if not (f.work.newton_schulz > 0).any():
-        return dict.fromkeys(_OUTPUTS, num(0.0))
+        return {}
 
     def both(shapes: Iterable[Shape]) -> tuple[Num, Num]:
         """Seconds of all, and of the longest."""
