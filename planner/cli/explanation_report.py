@@ -7,6 +7,7 @@ import textwrap
 from typing import Any
 
 _WIDTH = 120
+_SAME = 5e-4
 
 
 def print_explanation(explanation: dict[str, Any]) -> None:
@@ -26,9 +27,8 @@ def _lines(explanation: dict[str, Any]) -> list[str]:
     if not explanation["disagreements"]:
         return [*lines, "The search agrees: its best plan is that plan."]
     own, by = plan["prediction"]["step_time_s"], difference["step_time_s"]
-    lines.append(
-        f"The search disagrees: its best plan takes {own + by:.4g} s, not {own:.4g} s. Changed one after the other:"
-    )
+    takes = f"takes {own + by:.4g} s, not {own:.4g} s" if abs(by) >= _SAME * own else "is another one, and as fast"
+    lines.append(f"The search disagrees: its best plan {takes}. Changed one after the other:")
     for part in explanation["disagreements"]:
         lines += _wrapped("- ", part["told"])
     return lines

@@ -12,7 +12,7 @@ from planner.explain.step import Step, step
 from planner.search.space import recompute_policies
 
 _GIB = 2**30
-_STATE = ("parameters", "gradients", "optimizer")
+_STATE = ("parameters", "weight_copies", "gradients", "optimizer")
 
 
 def one_replica(pricer: Pricer) -> Step:
@@ -20,7 +20,7 @@ def one_replica(pricer: Pricer) -> Step:
     usable = pricer.request.scenario.usable_bytes
     policies = recompute_policies(pricer.request)
     plain, lean = (pricer.priced(Shape(), _row(pricer, policy)) for policy in (policies[0], policies[-1]))
-    state = sum(plain.memory[term] for term in _STATE)
+    state = sum(plain.memory.get(term, 0.0) for term in _STATE)
     word = RECOMPUTES[policies[-1]]
     verdict = "yes" if plain.fits else "with_recompute" if lean.fits else "no"
     needs = f"state {state / _GIB:.1f} GiB, activations and buffers {_rest(plain, state):.1f} GiB"
