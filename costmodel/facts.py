@@ -60,8 +60,8 @@ class WorkFacts:
 
     Attributes:
         param_bytes: of a parameter as the passes read it; ``kept_param_bytes``: as its rank keeps it.
-        copy_bytes: of a layer's parameter for quantised copies, while a pass uses it; ``kept_copy_bytes``: of those
-            that lie beside it all the time.
+        gathered_bytes: of a layer's parameter that was gathered, with the quantised copies that a pass uses.
+        kept_copy_bytes: of quantised copies that lie beside a layer's parameter all the time.
         optimizer_bytes: of master copy and moments, where the former is not the parameter.
         optimizer_traffic: what the optimizer step moves, over what it moves under AdamW with the usual gradients.
         newton_schulz: iterations that the optimizer spends on every matrix; 0 where its step is elementwise.
@@ -75,7 +75,7 @@ class WorkFacts:
     seq_len: Num
     param_bytes: Num
     kept_param_bytes: Num
-    copy_bytes: Num
+    gathered_bytes: Num
     kept_copy_bytes: Num
     gradient_bytes: Num
     optimizer_bytes: Num
@@ -198,7 +198,8 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
         seq_len=num(workload.seq_len),
         param_bytes=num(of.read),
         kept_param_bytes=num(of.kept),
-        copy_bytes=num(of.copies),
+        # Gathered in 8 bits, a parameter is there in 8 bits only: products read it along either edge.
+        gathered_bytes=num(of.read + of.copies if gathered is None else gathered),
         kept_copy_bytes=num(of.kept_copies),
         gradient_bytes=num(scenario.gradient_bytes),
         optimizer_bytes=num(of.optimizer),

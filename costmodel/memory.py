@@ -100,7 +100,7 @@ def stage_memory(
     moe_unit = per_stage(o["moe_layer_params"] + o["expert_layer_params"]) * (stages.moe_layers > 0)
     layer_unit = np.maximum(dense_unit, moe_unit)
     table_unit = per_stage(o["table_params"]) * np.maximum(stages.has_embedding, stages.has_head)
-    layer_bytes = layer_unit * per_stage(work.param_bytes + work.copy_bytes)
+    layer_bytes = layer_unit * per_stage(work.gathered_bytes)
     gathered = layer_bytes + np.maximum(layer_bytes, table_unit * per_stage(work.param_bytes))
     gathered = gathered * per_stage(np.where(zero_stage >= 3, 1.0, 0.0))
     # Only the products of layers are quantised, so only their parameters have copies.

@@ -126,7 +126,7 @@ def _memory_bounds(f: Facts, o: dict[str, Num], table: PlanTable) -> dict[str, N
     selective, full = recompute == RECOMPUTES.index("selective"), recompute == RECOMPUTES.index("full")
     saved = o[f"{kind}_saved_bytes"]
     kept = np.where(full, o["boundary_bytes"], np.where(selective, o[f"{kind}_selective_bytes"], saved))
-    gathered = np.where(zero >= 3, 2.0 * (work.param_bytes + work.copy_bytes), 0.0) * (dense + expert)
+    gathered = np.where(zero >= 3, 2.0 * work.gathered_bytes, 0.0) * (dense + expert)
     const = f.cal.overhead_bytes + o["dispatch_bytes"] + gathered + np.where(full, saved - o["boundary_bytes"], 0.0)
     columns = {
         "const_bytes": const,

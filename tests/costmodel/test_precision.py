@@ -170,6 +170,13 @@ def test_parameters_are_gathered_in_8_bits_where_the_framework_does_so() -> None
     )
     assert Facts.of(torch).work.parameter_wire == 0.5
     assert Facts.of(scenario).work.parameter_wire == Facts.of(rowwise).work.parameter_wire == 1
+    narrow, wide = (
+        broken_down(each, plan_row(256, dp=64, zero_stage=3)).memory["gathered_parameters"][0, 0]
+        for each in (torch, rowwise)
+    )
+    layer, table = scenario.model.params.dense_layer, 128256 * 4096
+    assert narrow == pytest.approx(layer + max(layer, 2 * table))
+    assert wide == pytest.approx((2 + 2) * layer + max((2 + 2) * layer, 2 * table))
 
 
 @pytest.mark.parametrize("size", [16384, 32768])
