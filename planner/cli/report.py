@@ -14,6 +14,7 @@ from planner.cli.exits import tell
 from planner.wording import sharding
 
 _GIB = 2**30
+_TERA = 1e12
 _WIDE_ENOUGH = 160
 _UNBOUNDED = 10_000
 _CP_SHORT = {"p2p": "ring", "all_gather": "ag", "a2a": "a2a"}
@@ -116,6 +117,14 @@ def _footnotes(answer: dict[str, Any]) -> str:
         f"{_plans(answer['plans_within'])} within that interval.",
         f"Memory: GiB allocated on the fullest stage, of {best['memory']['usable_bytes'] / _GIB:.1f} usable.",
     ]
+    used = best.get("utilisation")
+    if used is not None:
+        rate = f"{used['model_flops_per_s_per_device'] / _TERA:.0f} TFLOP/s a device"
+        lines.insert(
+            2,
+            f"MFU: 6 N and the causal half of attention against the dense {used['peak']} peak. Best plan: {rate}, "
+            f"{used['tokens_per_s']:,.0f} tokens/s in all, HFU {used['hfu']:.1%}.",
+        )
     if scenario["not_calibrated"]:
         names = ", ".join(scenario["not_calibrated"])
         lines.append(f"Not calibrated for {scenario['accelerator']}, general values for: {names}.")

@@ -51,6 +51,7 @@ def test_table_names_the_scenario_and_ranks_plans(capsys: pytest.CaptureFixture[
     ranks = [line.split()[0] for line in lines if line.strip() and line.split()[0].isdigit()]
     assert ranks == ["1", "2", "3"]
     assert "Proven best of the space searched" in out
+    assert "MFU: 6 N and the causal half of attention against the dense bf16 peak. Best plan: " in out
 
 
 def test_json_is_one_document_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
