@@ -95,6 +95,20 @@ def model_ends_s(f: Facts, cost: PassCost) -> Num:
     return total(cost.embedding) + head + f.model.mtp_layers * (f.model.mtp_depth * last + head + total(cost.mtp))
 
 
+def weights_cost(o: Outputs) -> PassCost:
+    """What of the backward pass makes the gradients of weights: half of its products, and nothing but products.
+
+    Schedules that split the backward pass put it off (Qi 2023, arXiv 2401.10241, section 2).
+    """
+    return PassCost(
+        dense={"weights": o["attention_linear_s"] + o["dense_mlp_s"]},
+        moe={"weights": o["attention_linear_s"] + o["expert_mlp_s"]},
+        embedding={},
+        head={"weights": o["head_backward_s"] / BACKWARD_OVER_FORWARD},
+        mtp={"weights": o["mtp_projection_s"]},
+    )
+
+
 def forward_cost(f: Facts, o: Outputs) -> PassCost:
     """Forward pass: compute, and the communication that stays exposed."""
     cal = f.cal

@@ -6,7 +6,7 @@ import numpy as np
 
 from costmodel.arrays import Ints, Num, per_stage
 from costmodel.facts import Facts
-from costmodel.schedules import chunks_alive
+from costmodel.schedules import chunks_alive, chunks_held
 from costmodel.table import StageTable
 from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE
 from costmodel.terms.state import shard_share
@@ -86,7 +86,7 @@ def stage_memory(
     layers_of_head = stages.has_head * (mtp_layers_of_kind(f, moe=False) + mtp_layers_of_kind(f, moe=True))
     mtp_kept = np.where(f.model.moe_layers > 0, kept("moe"), kept("dense"))
     per_micro_batch = stages.dense_layers * per_stage(kept("dense")) + stages.moe_layers * per_stage(kept("moe"))
-    activations = alive * per_micro_batch / per_stage(vpp) + layers_of_head * per_stage(mtp_kept)
+    activations = alive * per_micro_batch / per_stage(chunks_held(schedule, vpp)) + layers_of_head * per_stage(mtp_kept)
 
     dense_extra = (stages.dense_layers > 0) * per_stage(o["dense_saved_bytes"] - o["boundary_bytes"])
     moe_extra = (stages.moe_layers > 0) * per_stage(o["moe_saved_bytes"] - o["boundary_bytes"])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from costmodel.scenario import Scenario
+from costmodel.schedules import placement_of
 from costmodel.spec.options import OPTIONS
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTE_MODULES, RECOMPUTES, SCHEDULES, Plan
 from costmodel.stages import Layout, layers_per_chunk, stages_of_chunks
@@ -67,14 +68,15 @@ def layout_of(plan: Plan, num_layers: int) -> Layout | None:
     chunks = chunks_of_plan(plan)
     if len(chunks) != plan.pp or any(len(device) != plan.vpp for device in chunks):
         return None
-    matching = (layout for layout in Layout if layers_per_chunk(num_layers, plan.pp, plan.vpp, layout) == chunks)
+    shape, placement = (num_layers, plan.pp, plan.vpp), placement_of(plan.schedule)
+    matching = (layout for layout in Layout if layers_per_chunk(*shape, layout, placement) == chunks)
     return next(matching, None)
 
 
 def stages_of_plan(scenario: Scenario, plan: Plan) -> StageTable:
     """The stages of one plan, whatever layers it has: a table of one row."""
     _, dense_layers = layer_counts(scenario)
-    return StageTable.of([stages_of_chunks(chunks_of_plan(plan), dense_layers)])
+    return StageTable.of([stages_of_chunks(chunks_of_plan(plan), dense_layers, placement_of(plan.schedule))])
 
 
 def plan_of(scenario: Scenario, row: Mapping[str, int], own_layers: Chunks | None = None) -> Plan:
@@ -84,7 +86,10 @@ def plan_of(scenario: Scenario, row: Mapping[str, int], own_layers: Chunks | Non
         own_layers: layers of every chunk, in place of those of the row's layout.
     """
     model, framework = scenario.model, scenario.framework
-    chunks = own_layers or layers_per_chunk(model.num_layers, row["pp"], row["vpp"], Layout(row["layout"]))
+    schedule = SCHEDULES[row["schedule"]]
+    chunks = own_layers or layers_per_chunk(
+        model.num_layers, row["pp"], row["vpp"], Layout(row["layout"]), placement_of(schedule)
+    )
     if chunks is None:
         raise ValueError(f"row has no layout: {row}")
     layers = tuple(sum(device) for device in chunks)
@@ -107,7 +112,7 @@ def plan_of(scenario: Scenario, row: Mapping[str, int], own_layers: Chunks | Non
         global_batch_size=scenario.workload.global_batch_size,
         seq_len=scenario.workload.seq_len,
         devices_used=mesh_size(row),
-        schedule=SCHEDULES[row["schedule"]],
+        schedule=schedule,
         layers_per_stage=layers,
         layers_per_chunk=chunks if row["vpp"] > 1 else None,
         recompute=recompute,

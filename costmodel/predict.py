@@ -3,10 +3,11 @@
 Each term is evaluated once per distinct tuple of the axes it declares and gathered to the rows. Step time is a
 closed form:
 
-    step = max_s (m * W_s + R_s + O_s) + waiting * mean_s W_s + fixed
+    step = max_s (m * W_s + R_s + O_s) + waiting + fixed
 
 with W_s the work of device s over all its chunks for one micro-batch, m micro-batches, R_s the exposed part of its
-gradient reduction and parameter gathering, O_s its optimizer step, and ``waiting`` from ``costmodel.schedules``.
+gradient reduction and parameter gathering, O_s its optimizer step, and ``waiting`` of the mean device from
+``costmodel.schedules``.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from costmodel.layers import (
     model_body_s,
     model_ends_s,
     total,
+    weights_cost,
     with_sharded_parameters,
 )
 from costmodel.memory import mtp_layers_of_kind, stage_memory, stage_params
 from costmodel.once_a_step import kept_weights_s, whole_matrices_s
-from costmodel.schedules import waiting_chunks
+from costmodel.schedules import waiting_s
 from costmodel.table import PlanTable, StageTable
 from costmodel.terms.activations import ACTIVATIONS
 from costmodel.terms.attention import ATTENTION
@@ -194,10 +196,13 @@ class _Work:
         self.host = f.cal.fixed_microbatch_s + vpp * f.cal.fixed_chunk_s
         ahead, back = self._stage(forward), self._stage(backward)
         self.work = ahead + back + per_stage(self.boundary + self.host)
-        self.waiting = waiting_chunks(table["schedule"], pp, vpp) * (
-            sum(model_body_s(f, cost) + model_ends_s(f, cost) for cost in (forward, backward)) / pp
-            + self.boundary
-            + self.host
+        # Of the mean device; half of what surrounds a micro-batch comes with each pass.
+        around = (self.boundary + self.host) / 2.0
+        ahead_s, back_s, weights_s = (
+            (model_body_s(f, cost) + model_ends_s(f, cost)) / pp for cost in (forward, backward, weights_cost(o))
+        )
+        self.waiting = waiting_s(
+            table["schedule"], pp, vpp, forward=ahead_s + around, backward=back_s + around, weights=weights_s
         )
         under = hiding_cost(forward, o, backward=False), hiding_cost(backward, o, backward=True)
         windows = [np.maximum(self._stage(cost), 0.0) for cost in under]
@@ -213,7 +218,7 @@ class _Work:
         embedding, head = per_stage(total(cost.embedding)), per_stage(total(cost.head))
         mtp = per_stage(total(cost.mtp)) + head
         predictors = self.mtp_dense * dense + self.mtp_moe * moe + per_stage(self.f.model.mtp_layers) * mtp
-        return (
+        return stages.work_share * (
             stages.dense_layers * dense
             + stages.moe_layers * moe
             + stages.has_embedding * embedding

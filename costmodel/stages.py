@@ -1,5 +1,7 @@
 """How decoder layers are laid over pipeline devices and their chunks, and what each device then holds.
 
+``Placement`` says which device runs which of the virtual stages that a micro-batch meets in turn.
+
 Layouts here follow one recipe: layers as even as possible, the lighter chunks at the two ends, where embedding and
 head sit. ``Layout`` says whether the embedding and the loss count as a layer of their own when the evenness is
 judged, as Megatron's ``account_for_embedding_in_pipeline_split`` / ``account_for_loss_in_pipeline_split`` do.
@@ -27,6 +29,19 @@ class Layout(IntEnum):
     EMBEDDING_AND_LOSS_COUNT = 2
 
 
+class Placement(IntEnum):
+    """Which of the pp * vpp virtual stages a device has.
+
+    ``LOOP``: d, pp + d, 2 pp + d, ... (Narayanan 2021, arXiv 2104.04473, section 2.2). ``V``: d and 2 pp - 1 - d, so
+    that the first device has both ends of the model (Qi 2024, arXiv 2405.15362, section 4). ``BOTH_WAYS``: every stage
+    twice, d and pp - 1 - d, each for half of the micro-batches (DeepSeek-V3, arXiv 2412.19437, section 3.2.1).
+    """
+
+    LOOP = 0
+    V = 1
+    BOTH_WAYS = 2
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageKind:
     """What one pipeline device holds.
@@ -35,6 +50,7 @@ class StageKind:
         index: its position, 0 is first.
         dense_layers, moe_layers: decoder layers by kind.
         has_embedding, has_head: whether the ends of the model live here.
+        work_share: the share of the micro-batches that visit each of its layers: all, or half.
     """
 
     index: int
@@ -42,34 +58,48 @@ class StageKind:
     moe_layers: int
     has_embedding: bool
     has_head: bool
+    work_share: float = 1.0
 
 
 @lru_cache(maxsize=65536)
-def layers_per_chunk(num_layers: int, pp: int, vpp: int, layout: Layout) -> tuple[tuple[int, ...], ...] | None:
+def layers_per_chunk(
+    num_layers: int, pp: int, vpp: int, layout: Layout, placement: Placement = Placement.LOOP
+) -> tuple[tuple[int, ...], ...] | None:
     """Layers of every chunk, ``result[device][chunk]``; None when the layout asks for a negative count.
 
-    Chunk ``c`` of device ``d`` is virtual stage ``c * pp + d``.
+    Chunk ``c`` of device ``d`` is virtual stage ``virtual_stage(placement, pp, d, c)``. Both ways, a device has one
+    chunk here: that of the direction in which it is stage ``d``.
     """
     chunks = pp * vpp
     embedding_slot = int(layout == Layout.EMBEDDING_AND_LOSS_COUNT)
     loss_slot = int(layout != Layout.EVEN)
     base, extra = divmod(num_layers + embedding_slot + loss_slot, chunks)
     counts = [[base + 1] * vpp for _ in range(pp)]
-    for device, chunk in _lighter_first(pp, vpp)[: chunks - extra]:
+    for device, chunk in _lighter_first(pp, vpp, placement)[: chunks - extra]:
         counts[device][chunk] -= 1
     counts[0][0] -= embedding_slot
-    counts[pp - 1][vpp - 1] -= loss_slot
+    counts[0 if placement == Placement.V else pp - 1][vpp - 1] -= loss_slot
     if min(min(row) for row in counts) < 0:
         return None
     return tuple(tuple(row) for row in counts)
 
 
+def virtual_stage(placement: Placement, pp: int, device: int, chunk: int) -> int:
+    """The place in a micro-batch's way of one chunk of one device, in the device's first direction."""
+    turned = placement == Placement.V and chunk % 2 == 1
+    return chunk * pp + (pp - 1 - device if turned else device)
+
+
 @lru_cache(maxsize=1024)
-def _lighter_first(pp: int, vpp: int) -> tuple[tuple[int, int], ...]:
+def _lighter_first(pp: int, vpp: int, placement: Placement) -> tuple[tuple[int, int], ...]:
     """(device, chunk) in the order in which chunks give up a layer: last and first device, then those between.
 
-    Going round device by device keeps device totals within one layer of each other.
+    Going round device by device keeps device totals within one layer of each other. In a V the first device has both
+    ends: its last chunk gives first.
     """
+    if placement == Placement.V:
+        order_of_devices = [0, *range(pp - 1, 0, -1)]
+        return tuple((device, vpp - 1 - turn) for turn in range(vpp) for device in order_of_devices)
     devices = [pp - 1] + ([0] if pp > 1 else []) + list(range(pp - 2, 0, -1))
     order: list[tuple[int, int]] = []
     for turn in range(vpp):
@@ -80,37 +110,63 @@ def _lighter_first(pp: int, vpp: int) -> tuple[tuple[int, int], ...]:
 
 @lru_cache(maxsize=65536)
 def stage_kinds(
-    num_layers: int, dense_layers: DenseLayers, pp: int, vpp: int, layout: Layout
+    num_layers: int,
+    dense_layers: DenseLayers,
+    pp: int,
+    vpp: int,
+    layout: Layout,
+    placement: Placement = Placement.LOOP,
 ) -> tuple[StageKind, ...] | None:
     """Every pipeline device in order; ``dense_layers`` at the front, or those listed, are dense, the rest are MoE.
 
     A model without experts passes ``dense_layers = num_layers``.
     """
-    chunks = layers_per_chunk(num_layers, pp, vpp, layout)
-    return None if chunks is None else stages_of_chunks(chunks, dense_layers)
+    chunks = layers_per_chunk(num_layers, pp, vpp, layout, placement)
+    return None if chunks is None else stages_of_chunks(chunks, dense_layers, placement)
 
 
-def stages_of_chunks(chunks: Sequence[Sequence[int]], dense_layers: DenseLayers) -> tuple[StageKind, ...]:
+def stages_of_chunks(
+    chunks: Sequence[Sequence[int]], dense_layers: DenseLayers, placement: Placement = Placement.LOOP
+) -> tuple[StageKind, ...]:
     """What each device holds when ``chunks[device][chunk]`` says the layers of every chunk."""
     pp, vpp = len(chunks), len(chunks[0])
+    way = sorted(
+        (virtual_stage(placement, pp, device, chunk), device, chunk) for device in range(pp) for chunk in range(vpp)
+    )
     dense = [0] * pp
     total = [0] * pp
     start = 0
-    for virtual in range(pp * vpp):
-        device, chunk = virtual % pp, virtual // pp
+    for _, device, chunk in way:
         count = chunks[device][chunk]
         dense[device] += _dense_among(dense_layers, start, count)
         total[device] += count
         start += count
-    return tuple(
+    last = way[-1][1]
+    found = tuple(
         StageKind(
             index=device,
             dense_layers=dense[device],
             moe_layers=total[device] - dense[device],
             has_embedding=device == 0,
-            has_head=device == pp - 1,
+            has_head=device == last,
         )
         for device in range(pp)
+    )
+    return _both_ways(found) if placement == Placement.BOTH_WAYS else found
+
+
+def _both_ways(stages: Sequence[StageKind]) -> tuple[StageKind, ...]:
+    """Each device with its own stage and that of its mirror image."""
+    return tuple(
+        StageKind(
+            index=own.index,
+            dense_layers=own.dense_layers + other.dense_layers,
+            moe_layers=own.moe_layers + other.moe_layers,
+            has_embedding=own.has_embedding or other.has_embedding,
+            has_head=own.has_head or other.has_head,
+            work_share=0.5,
+        )
+        for own, other in zip(stages, reversed(stages), strict=True)
     )
 
 
@@ -123,13 +179,18 @@ def _dense_among(dense_layers: DenseLayers, start: int, count: int) -> int:
 
 @lru_cache(maxsize=65536)
 def representative_stages(
-    num_layers: int, dense_layers: DenseLayers, pp: int, vpp: int, layout: Layout
+    num_layers: int,
+    dense_layers: DenseLayers,
+    pp: int,
+    vpp: int,
+    layout: Layout,
+    placement: Placement = Placement.LOOP,
 ) -> tuple[StageKind, ...] | None:
     """The devices that can be the slowest or the fullest: of those that hold the same, the first.
 
     It keeps the most micro-batches in flight, so the maxima over these are the maxima over all devices.
     """
-    stages = stage_kinds(num_layers, dense_layers, pp, vpp, layout)
+    stages = stage_kinds(num_layers, dense_layers, pp, vpp, layout, placement)
     if stages is None:
         return None
     first: dict[tuple[int, int, bool, bool], StageKind] = {}

@@ -11,9 +11,10 @@ import numpy as np
 
 from costmodel.arrays import Bools, Ints, Num, distinct, num, taken
 from costmodel.scenario import Scenario
+from costmodel.schedules import placements
 from costmodel.spec.model import DenseLayers
 from costmodel.spec.options import OPTION_NAMES, usual_options
-from costmodel.stages import Layout, StageKind, representative_stages, stage_kinds
+from costmodel.stages import Layout, Placement, StageKind, representative_stages, stage_kinds
 
 BASE_AXES: tuple[str, ...] = (
     "tp",
@@ -100,6 +101,7 @@ class StageTable:
     moe_layers: Num
     has_embedding: Num
     has_head: Num
+    work_share: Num
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[StageKind]]) -> StageTable:
@@ -116,6 +118,7 @@ class StageTable:
             moe_layers=column("moe_layers"),
             has_embedding=column("has_embedding"),
             has_head=column("has_head"),
+            work_share=column("work_share"),
         )
 
     def take(self, rows: Ints) -> StageTable:
@@ -126,6 +129,7 @@ class StageTable:
             moe_layers=self.moe_layers[rows],
             has_embedding=self.has_embedding[rows],
             has_head=self.has_head[rows],
+            work_share=self.work_share[rows],
         )
 
 
@@ -160,18 +164,21 @@ _Describe: TypeAlias = Callable[..., tuple[StageKind, ...] | None]
 def _stage_table(
     scenario_of: Callable[[int], Scenario], table: PlanTable, more_keys: Sequence[Ints], describe: _Describe
 ) -> StageTable:
-    """The stages of every row, described once for rows that agree in pp, vpp, layout and ``more_keys``."""
-    pp, vpp, layout = table["pp"], table["vpp"], table["layout"]
-    first, inverse = distinct([*more_keys, pp, vpp, layout])
-    kinds = [
-        _stages_of(scenario_of(row), int(pp[row]), int(vpp[row]), Layout(int(layout[row])), describe)
-        for row in first.tolist()
-    ]
+    """The stages of every row, described once for rows that agree in pp, vpp, layout, placement and ``more_keys``."""
+    placement = placements(table["schedule"])
+    columns = [table["pp"], table["vpp"], table["layout"], placement]
+    first, inverse = distinct([*more_keys, *columns])
+    kinds: list[tuple[StageKind, ...]] = []
+    for row in first.tolist():
+        pp, vpp, layout, placed = (int(column[row]) for column in columns)
+        kinds.append(_stages_of(scenario_of(row), pp, vpp, Layout(layout), Placement(placed), describe))
     return StageTable.of(kinds).take(inverse)
 
 
-def _stages_of(scenario: Scenario, pp: int, vpp: int, layout: Layout, describe: _Describe) -> tuple[StageKind, ...]:
-    stages = describe(*layer_counts(scenario), pp, vpp, layout)
+def _stages_of(
+    scenario: Scenario, pp: int, vpp: int, layout: Layout, placement: Placement, describe: _Describe
+) -> tuple[StageKind, ...]:
+    stages = describe(*layer_counts(scenario), pp, vpp, layout, placement)
     if stages is None:
         layers = scenario.model.num_layers
         raise ValueError(f"{layers} layers have no {layout.name} layout on pp {pp}, vpp {vpp}")

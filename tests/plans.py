@@ -7,6 +7,7 @@ from typing import Any
 from costmodel.checker import check_plan
 from costmodel.rules.rule import as_columns
 from costmodel.scenario import Scenario
+from costmodel.schedules import placement_of
 from costmodel.spec.options import OPTIONS, usual_options
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
 from costmodel.stages import Layout, layers_per_chunk
@@ -15,7 +16,9 @@ from costmodel.table import mesh_size
 
 def finished(scenario: Scenario, row: dict[str, int], **changes: Any) -> Plan:
     """The row as a finished plan, unvalidated, so that the checker sees plans that no reader would let through."""
-    chunks = layers_per_chunk(scenario.model.num_layers, row["pp"], row["vpp"], Layout(row["layout"]))
+    schedule = SCHEDULES[row["schedule"]]
+    shape = scenario.model.num_layers, row["pp"], row["vpp"], Layout(row["layout"])
+    chunks = layers_per_chunk(*shape, placement_of(schedule))
     assert chunks is not None
     same = ("tp", "cp", "ep", "etp", "dp", "dp_replicate", "dp_shard", "pp", "vpp", "zero_stage", "micro_batch_size")
     fields = {axis: row[axis] for axis in (*same, "num_microbatches")} | {
@@ -24,7 +27,7 @@ def finished(scenario: Scenario, row: dict[str, int], **changes: Any) -> Plan:
         "global_batch_size": scenario.workload.global_batch_size,
         "seq_len": scenario.workload.seq_len,
         "devices_used": mesh_size(row),
-        "schedule": SCHEDULES[row["schedule"]],
+        "schedule": schedule,
         "layers_per_stage": tuple(sum(device) for device in chunks),
         "layers_per_chunk": chunks if row["vpp"] > 1 else None,
         "recompute": RECOMPUTES[row["recompute"]],

@@ -85,12 +85,18 @@ def _pipeline(plan: Plan, scenario: Scenario) -> Findings:
         fits = plan.schedule == "1f1b" and plan.vpp == 1
     elif plan.schedule == "interleaved_1f1b":
         fits = plan.vpp >= 2
-    elif plan.schedule == "zb_v":
+    elif plan.schedule in ("zb_v", "dualpipe_v"):
         fits = plan.vpp == 2
     else:
-        fits = plan.vpp == 1 or plan.schedule == "dualpipe"
+        fits = plan.vpp == 1
     if not fits:
         yield "schedule_fits_chunks", f"{plan.schedule} with pp {plan.pp}, vpp {plan.vpp}"
+    if plan.schedule == "dualpipe" and plan.pp > 1:
+        if plan.pp % 2:
+            yield "dualpipe_needs_even_pp", f"pp {plan.pp}"
+        each_way, rest = divmod(plan.num_microbatches, 2)
+        if rest or each_way < plan.pp:
+            yield "dualpipe_fills_both_ways", f"{plan.num_microbatches} micro-batches on pp {plan.pp}"
 
 
 def _sharding(plan: Plan, scenario: Scenario) -> Findings:

@@ -63,8 +63,9 @@ def _pipeline(plan: Plan, scenario: Scenario) -> Findings:
     if plan.pp > 1:
         if scenario.model.tie_word_embeddings:
             yield "untied_embeddings_with_pipeline", f"tied embeddings on pp {plan.pp}"
-        if plan.schedule == "1f1b" and count < plan.pp:
-            yield "microbatches_cover_stages", f"{count} micro-batches for {plan.pp} stages"
+        stages = {"1f1b": plan.pp, "dualpipe_v": plan.pp + plan.pp}.get(plan.schedule, 0)
+        if count < stages:
+            yield "microbatches_cover_stages", f"{count} micro-batches for {stages} stages"
     if plan.schedule == "interleaved_1f1b":
         rounds = count // plan.pp
         if rounds and count % rounds:

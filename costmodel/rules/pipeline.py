@@ -13,8 +13,9 @@ from costmodel.stages import Layout, shortened
 
 _1F1B = SCHEDULES.index("1f1b")
 _INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
-_ZB_V = SCHEDULES.index("zb_v")
+_TWO_CHUNKS = tuple(SCHEDULES.index(name) for name in ("zb_v", "dualpipe_v"))
 _DUALPIPE = SCHEDULES.index("dualpipe")
+_DUALPIPE_CODE = "deepseek-ai/DualPipe bb214e82b593 (2025-03) dualpipe/dualpipe.py, step"
 
 
 def _within_layers(scenario: Scenario, columns: PlanColumns) -> Bools:
@@ -65,18 +66,20 @@ def _chunks_within_layers(scenario: Scenario, columns: PlanColumns) -> Bools:
 
 def _schedule_fits(_: Scenario, columns: PlanColumns) -> Bools:
     schedule, vpp = columns["schedule"], columns["vpp"]
-    pipelined = np.where(
-        schedule == _INTERLEAVED,
-        vpp > 1,
-        np.where(schedule == _ZB_V, vpp == 2, np.where(schedule == _DUALPIPE, vpp >= 1, vpp == 1)),
-    )
+    pipelined = np.where(schedule == _INTERLEAVED, vpp > 1, vpp == np.where(np.isin(schedule, _TWO_CHUNKS), 2, 1))
     return np.asarray(np.where(columns["pp"] == 1, (schedule == _1F1B) & (vpp == 1), pipelined))
 
 
 def _schedule_fits_reason(_: Scenario, row: Row) -> str:
     schedule, pp, vpp = SCHEDULES[row["schedule"]], row["pp"], row["vpp"]
-    wanted = {"interleaved_1f1b": "needs vpp > 1", "zb_v": "needs vpp 2"}.get(schedule, "needs vpp 1")
+    in_a_v = "needs vpp 2, the two arms of its V"
+    wanted = {"interleaved_1f1b": "needs vpp > 1", "zb_v": in_a_v, "dualpipe_v": in_a_v}.get(schedule, "needs vpp 1")
     return f"schedule {schedule} with pp {pp}, vpp {vpp}: " + ("pp 1 is 1f1b with vpp 1" if pp == 1 else wanted)
+
+
+def _both_ways_filled(_: Scenario, columns: PlanColumns) -> Bools:
+    pp, m = columns["pp"], columns["num_microbatches"]
+    return np.asarray((columns["schedule"] != _DUALPIPE) | (pp == 1) | ((m % 2 == 0) & (m >= 2 * pp)))
 
 
 PIPELINE_RULES: tuple[Rule, ...] = (
@@ -129,5 +132,24 @@ PIPELINE_RULES: tuple[Rule, ...] = (
         holds=_schedule_fits,
         reason=_schedule_fits_reason,
         source=OWN + "meaning of the schedules",
+    ),
+    Rule(
+        name="dualpipe_needs_even_pp",
+        axes=("pp", "schedule"),
+        holds=lambda _, c: np.asarray((c["schedule"] != _DUALPIPE) | (c["pp"] % 2 == 0) | (c["pp"] == 1)),
+        reason=lambda _, row: (
+            f"schedule dualpipe with pp {row['pp']}: devices mirror each other in pairs, pp % 2 must be 0"
+        ),
+        source=_DUALPIPE_CODE,
+    ),
+    Rule(
+        name="dualpipe_fills_both_ways",
+        axes=("pp", "schedule", "num_microbatches"),
+        holds=_both_ways_filled,
+        reason=lambda _, row: (
+            f"schedule dualpipe with num_microbatches {row['num_microbatches']}: half of them go each way, the number "
+            f"must be even and at least 2 * pp {row['pp']} = {2 * row['pp']}"
+        ),
+        source=_DUALPIPE_CODE,
     ),
 )

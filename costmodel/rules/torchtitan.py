@@ -20,6 +20,7 @@ _SCHEDULES = "torch 2.13.0 (PyPI) torch/distributed/pipelining/schedules.py"
 
 _1F1B = SCHEDULES.index("1f1b")
 _INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
+_DUALPIPE_V = SCHEDULES.index("dualpipe_v")
 
 
 def _sequence_chunks(scenario: Scenario, columns: PlanColumns) -> Ints:
@@ -75,6 +76,12 @@ def _even_expert_shards_reason(scenario: Scenario, row: Row) -> str:
 
 def _rounds(columns: PlanColumns) -> Ints:
     return np.asarray(np.maximum(columns["num_microbatches"] // columns["pp"], 1))
+
+
+def _stages_to_cover(columns: PlanColumns) -> Ints:
+    """As many micro-batches as stages are asked for by 1f1b, which has one a device, and DualPipeV, which has two."""
+    schedule, pp = columns["schedule"], columns["pp"]
+    return np.asarray(np.where(schedule == _DUALPIPE_V, 2 * pp, np.where(schedule == _1F1B, pp, 0)))
 
 
 TORCHTITAN_RULES: tuple[Rule, ...] = (
@@ -169,9 +176,12 @@ TORCHTITAN_RULES: tuple[Rule, ...] = (
     Rule(
         name="microbatches_cover_stages",
         axes=("pp", "schedule", "num_microbatches"),
-        holds=lambda _, c: np.asarray((c["pp"] == 1) | (c["schedule"] != _1F1B) | (c["num_microbatches"] >= c["pp"])),
-        reason=lambda _, row: f"num_microbatches {row['num_microbatches']} must be at least pp {row['pp']} under 1f1b",
-        source=_SCHEDULES + ":1021",
+        holds=lambda _, c: np.asarray((c["pp"] == 1) | (c["num_microbatches"] >= _stages_to_cover(c))),
+        reason=lambda _, row: (
+            f"num_microbatches {row['num_microbatches']} must be at least the {int(_stages_to_cover(as_columns(row)))} "
+            f"stages of pp {row['pp']} under {SCHEDULES[row['schedule']]}"
+        ),
+        source=_SCHEDULES + ":1021,3440",
     ),
     divisible_rule(
         name="microbatches_fill_rounds",

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from costmodel.spec.base import Frozen, NonNegativeInt, PositiveInt
 
 Recompute = Literal["none", "selective", "full"]
-Schedule = Literal["gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v", "dualpipe"]
+Schedule = Literal["gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v", "dualpipe", "dualpipe_v"]
 CpCommType = Literal["p2p", "all_gather", "a2a", "a2a+p2p"]
 Offload = Literal["none", "optimizer", "activations", "parameters"]
 ReshardAfter = Literal["forward", "backward", "step"]
@@ -22,7 +22,7 @@ MoeDispatcher = Literal["deduplicated", "all_to_all", "all_gather"]
 CapacityFactor = Annotated[float, Field(ge=0.1, le=100.0)]
 
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
-SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v", "dualpipe")
+SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v", "dualpipe", "dualpipe_v")
 CP_COMM_TYPES: tuple[CpCommType, ...] = ("p2p", "all_gather", "a2a", "a2a+p2p")
 RECOMPUTE_MODULES: tuple[str, ...] = (
     "core_attn",
@@ -47,7 +47,8 @@ class Plan(Frozen):
     Attributes:
         vpp: chunks of layers per device (virtual pipeline stages).
         dp_replicate, dp_shard: their product is ``dp``; what is sharded over ``dp_shard`` says ``zero_stage``.
-        layers_per_stage: decoder layers of each pipeline device; multi-token-prediction layers are counted apart.
+        layers_per_stage: decoder layers of each pipeline device; multi-token-prediction layers are counted apart. Under
+            ``dualpipe`` of each stage of one direction: device i holds those of the stages i and ``pp - 1 - i``.
         layers_per_chunk: for each device the layers of its chunks, in the order in which they are visited.
         recomputed_layers_per_stage: how many of a stage's layers run their forward pass again in the backward pass.
         recompute_modules: what ``selective`` recomputes.

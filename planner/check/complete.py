@@ -97,7 +97,7 @@ def _vpp(plan: Settling, pp: int) -> None:
     draft = plan.draft
     if draft.layers_per_chunk is not None:
         plan.follow("vpp", len(draft.layers_per_chunk[0]), "chunks of the first device in layers_per_chunk")
-    elif pp > 1 and draft.schedule in ("zb_v", "interleaved_1f1b"):
+    elif pp > 1 and draft.schedule in ("zb_v", "dualpipe_v", "interleaved_1f1b"):
         plan.assume("vpp", 2, f"the fewest that schedule {draft.schedule} has")
     else:
         plan.assume("vpp", 1, _OPEN)

@@ -7,6 +7,8 @@ from costmodel.rules import rules_for
 from costmodel.rules.layouts import LAYOUT_AXES
 from costmodel.rules.rule import as_columns
 from costmodel.scenario import Scenario
+from costmodel.schedules import placement_of
+from costmodel.spec.plan import SCHEDULES, Schedule
 from costmodel.stages import Layout, layers_per_chunk
 from planner.check.settling import Settling
 
@@ -14,7 +16,7 @@ from planner.check.settling import Settling
 def settle_layers(plan: Settling, scenario: Scenario) -> bool:
     """Layers of each stage and chunk; False where the pipeline is too deep for the model to have any."""
     draft, layers = plan.draft, scenario.model.num_layers
-    pp, vpp = plan.values["pp"], plan.values["vpp"]
+    pp, vpp, schedule = plan.values["pp"], plan.values["vpp"], plan.values["schedule"]
     plan.values["layers_per_chunk"] = draft.layers_per_chunk
     if draft.layers_per_chunk is not None:
         sums = tuple(sum(device) for device in draft.layers_per_chunk)
@@ -28,7 +30,7 @@ def settle_layers(plan: Settling, scenario: Scenario) -> bool:
         plan.values["layers_per_stage"] = ()
         return False
     else:
-        chunks = _usual_chunks(scenario, pp, vpp)
+        chunks = _usual_chunks(scenario, pp, vpp, schedule)
         even = "as even as possible, lighter ends"
         plan.assume("layers_per_stage", tuple(map(sum, chunks)), even)
         if vpp > 1:
@@ -36,15 +38,16 @@ def settle_layers(plan: Settling, scenario: Scenario) -> bool:
     return True
 
 
-def _usual_chunks(scenario: Scenario, pp: int, vpp: int) -> Chunks:
+def _usual_chunks(scenario: Scenario, pp: int, vpp: int, schedule: Schedule) -> Chunks:
     """The plainest layout that no rule refuses."""
     layers = scenario.model.num_layers
     rules = [rule for rule in rules_for(scenario.framework) if set(rule.axes) <= set(LAYOUT_AXES)]
-    plainest = layers_per_chunk(layers, pp, vpp, Layout.EVEN)
+    placement = placement_of(schedule)
+    plainest = layers_per_chunk(layers, pp, vpp, Layout.EVEN, placement)
     assert plainest is not None, "an even layout has no chunk below 0 layers"
     for layout in Layout:
-        chunks = layers_per_chunk(layers, pp, vpp, layout)
-        row = as_columns({"pp": pp, "vpp": vpp, "layout": int(layout)})
+        chunks = layers_per_chunk(layers, pp, vpp, layout, placement)
+        row = as_columns({"pp": pp, "vpp": vpp, "layout": int(layout), "schedule": SCHEDULES.index(schedule)})
         if chunks is not None and all(rule.holds(scenario, row).all() for rule in rules):
             return chunks
     return plainest

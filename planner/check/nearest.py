@@ -22,9 +22,10 @@ from costmodel.plan_rows import Chunks, plan_of
 from costmodel.predict import predict
 from costmodel.rules import rules_for
 from costmodel.rules.rule import as_columns
+from costmodel.schedules import placement_of, placements
 from costmodel.spec.options import BY_NAME, OPTION_NAMES, usual_options
-from costmodel.spec.plan import Plan
-from costmodel.stages import stages_of_chunks
+from costmodel.spec.plan import SCHEDULES, Plan
+from costmodel.stages import Placement, stages_of_chunks
 from costmodel.table import AXES, PlanTable, StageTable, layer_counts, stage_table
 from planner.check.distance import OWN_LAYERS, Reference, distances, steps_of
 from planner.search.bounds import RowBound, fits, memory_bounds, stage_bounds
@@ -127,6 +128,10 @@ class NearestSearch:
         unusual = (name for name in OPTION_NAMES if row[name] != int(usual[name]))
         return tuple((name, row[name]) for name in unusual if name != "offload")
 
+    @property
+    def _placement(self) -> Placement:
+        return placement_of(SCHEDULES[self.reference.row["schedule"]])
+
     def _rows(self, request: SearchRequest, meshes: Columns, block: Ints) -> Iterator[tuple[Columns, float]]:
         """Rows of some meshes that may fit, nearest first, a few at a time, with the distance of the first."""
         places = np.arange(len(policies(request)))
@@ -187,6 +192,7 @@ class NearestSearch:
         if self.own_layers is None:
             return table, np.zeros(count, dtype=np.bool_)
         same = (table["pp"] == self.reference.row["pp"]) & (table["vpp"] == self.reference.row["vpp"])
+        same &= placements(table["schedule"]) == self._placement
         if same.any():
             same &= table["layout"] == table["layout"][same].min()
         both = PlanTable.concatenate([table, table.take(same)])
@@ -201,7 +207,7 @@ class NearestSearch:
             some = table.take(at)
             if self.own_layers is not None and own[at[0]]:
                 _, dense_layers = layer_counts(request.scenario)
-                kept = StageTable.of([stages_of_chunks(self.own_layers, dense_layers)])
+                kept = StageTable.of([stages_of_chunks(self.own_layers, dense_layers, self._placement)])
                 stages = kept.take(np.zeros(len(at), dtype=np.int64))
             else:
                 stages = stage_table(request.scenario, some)

@@ -131,6 +131,7 @@ def _mixed(facts: Facts, plan: Plan, row: dict[str, int], stages: StageTable) ->
         moe_layers=stages.moe_layers.T,
         has_embedding=stages.has_embedding.T,
         has_head=stages.has_head.T,
+        work_share=stages.work_share.T,
     )
 
     def priced(recompute: int) -> StagePrediction:

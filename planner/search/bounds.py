@@ -23,7 +23,7 @@ from costmodel.facts import Facts
 from costmodel.flops import model_flops_per_token
 from costmodel.layers import backward_cost, forward_cost, model_body_s, model_ends_s, with_sharded_parameters
 from costmodel.predict import evaluate_terms
-from costmodel.schedules import chunks_alive, waiting_chunks
+from costmodel.schedules import chunks_alive, chunks_held, least_waiting, placement_of
 from costmodel.spec.model import DenseLayers
 from costmodel.spec.plan import RECOMPUTES, SCHEDULES
 from costmodel.stages import Layout, representative_stages
@@ -162,14 +162,16 @@ def _alive(
     layers: int, leading_dense: DenseLayers, pp: int, vpp: int, schedule: int, layouts: tuple[int, ...], m: int
 ) -> tuple[float, float]:
     held_least, alive_least = np.inf, np.inf
+    placement = placement_of(SCHEDULES[schedule])
+    chunks = float(chunks_held(np.array(schedule), num(vpp)))
     for layout in layouts:
-        stages = representative_stages(layers, leading_dense, pp, vpp, Layout(layout)) or ()
+        stages = representative_stages(layers, leading_dense, pp, vpp, Layout(layout), placement) or ()
         # Only layers of the model's main kind are counted: leaving the others out keeps this a lower bound.
         count = np.array(
             [s.dense_layers if leading_dense == layers else s.moe_layers for s in stages], dtype=np.float64
         )
         index = num([stage.index for stage in stages])
-        alive = chunks_alive(np.full(len(count), schedule), num(pp), num(vpp), num(m), index) * count / vpp
+        alive = chunks_alive(np.full(len(count), schedule), num(pp), num(vpp), num(m), index) * count / chunks
         fullest = int(alive.argmax())
         held_least, alive_least = min(held_least, count[fullest]), min(alive_least, alive[fullest])
     return float(held_least), float(alive_least)
@@ -186,10 +188,11 @@ def stage_bounds(request: SearchRequest, pp: int) -> tuple[StageBound, ...]:
     for (vpp, schedule), layouts in by_chunks.items():
         shares = []
         for layout in layouts:
-            stages = representative_stages(layers, leading_dense, pp, vpp, Layout(layout)) or ()
-            shares.append(max(stage.dense_layers + stage.moe_layers for stage in stages) / layers)
+            placement = placement_of(SCHEDULES[schedule])
+            stages = representative_stages(layers, leading_dense, pp, vpp, Layout(layout), placement) or ()
+            shares.append(max((stage.dense_layers + stage.moe_layers) * stage.work_share for stage in stages) / layers)
         uniform = leading_dense in (0, layers)
-        waiting = float(waiting_chunks(np.array(schedule), num(pp), num(vpp)))
+        waiting = float(least_waiting(np.array(schedule), num(pp), num(vpp)))
         share = min(shares) if uniform else 1.0 / pp
         found.append(StageBound(vpp=vpp, schedule=schedule, layouts=tuple(layouts), waiting=waiting, share=share))
     return tuple(found)

@@ -22,6 +22,7 @@ import numpy as np
 from costmodel.arrays import Ints
 from costmodel.errors import InvalidInput
 from costmodel.rules import rules_for
+from costmodel.schedules import placement_of
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
 from planner.search.request import SearchRequest
@@ -156,17 +157,18 @@ def stage_options(request: SearchRequest, pp: int) -> tuple[tuple[int, int, int]
 
     found: list[tuple[int, int, int]] = []
     for vpp in constraints.domain("vpp", range(1, deepest + 1)):
-        seen: set[object] = set()
+        fitting = [schedule for schedule in schedules if fits(vpp, schedule)]
         if vpp > 1 and pp * vpp > layers + 2:
             # Pinned beyond what the layers allow: one option stays, so that the rule can be named.
-            found.extend((vpp, int(Layout.EVEN), schedule) for schedule in schedules if fits(vpp, schedule))
+            found.extend((vpp, int(Layout.EVEN), schedule) for schedule in fitting)
             continue
+        seen: set[object] = set()
         for layout in Layout:
-            chunks = layers_per_chunk(layers, pp, vpp, layout)
-            if chunks is None or chunks in seen:
-                continue
-            seen.add(chunks)
-            found.extend((vpp, int(layout), schedule) for schedule in schedules if fits(vpp, schedule))
+            for schedule in fitting:
+                chunks = layers_per_chunk(layers, pp, vpp, layout, placement_of(SCHEDULES[schedule]))
+                if chunks is not None and (schedule, chunks) not in seen:
+                    seen.add((schedule, chunks))
+                    found.append((vpp, int(layout), schedule))
     if not found and pp > 1 and constraints.pinned("schedule") is not None:
         # So that the rule can be named.
         counts = constraints.domain("vpp", range(1, deepest + 1))[:1]

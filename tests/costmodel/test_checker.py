@@ -17,6 +17,7 @@ from costmodel.errors import UnknownName
 from costmodel.rules import broken, broken_by, rules_for
 from costmodel.rules.selection import RULE_SETS
 from costmodel.scenario import Scenario
+from costmodel.schedules import placement_of
 from costmodel.spec.model import ModelSpec
 from costmodel.spec.plan import SCHEDULES, Plan
 from costmodel.stages import Layout, layers_per_chunk
@@ -25,6 +26,8 @@ from tests import scenarios
 from tests.plans import finished, slugs
 
 INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
+ONE_F_ONE_B, DUALPIPE = SCHEDULES.index("1f1b"), SCHEDULES.index("dualpipe")
+IN_A_V = [SCHEDULES.index(name) for name in ("zb_v", "dualpipe_v")]
 
 # Megatron's GPT of a trillion parameters (Narayanan 2021, arXiv 2104.04473, table 1).
 GPT_1T = ModelSpec(
@@ -155,14 +158,14 @@ def rows(draw: st.DrawFn, scenario: Scenario) -> dict[str, int]:
         "micro_batch_size": size,
         "num_microbatches": max(scenario.workload.global_batch_size // (size * dp), 1),
         "recompute": draw(st.integers(0, 2)),
-        "schedule": INTERLEAVED if vpp > 1 else SCHEDULES.index("1f1b"),
+        "schedule": draw(mostly([INTERLEAVED], IN_A_V) if vpp > 1 else mostly([ONE_F_ONE_B], [DUALPIPE])),
     }
     for axis in draw(st.lists(st.sampled_from(BASE_AXES), max_size=2)):
         limits = {
             "cp_comm_type": (0, 2),
             "layout": (0, 2),
             "recompute": (0, 2),
-            "schedule": (0, 5),
+            "schedule": (0, 6),
             "zero_stage": (0, 3),
         }
         row[axis] = draw(st.integers(*limits.get(axis, (1, 9))))
@@ -187,7 +190,8 @@ def test_the_checker_and_the_rules_agree_on_random_plans(framework: str) -> None
             expected = {name for name, where in by_rule.items() if where[index]}
             seen.update(expected or {"legal"})
             # A layout that can't be made is no plan; the checker never sees one.
-            if layers_per_chunk(scenario.model.num_layers, row["pp"], row["vpp"], Layout(row["layout"])) is None:
+            shape = scenario.model.num_layers, row["pp"], row["vpp"], Layout(row["layout"])
+            if layers_per_chunk(*shape, placement_of(SCHEDULES[row["schedule"]])) is None:
                 assert expected & {"layout_feasible", "pipeline_within_layers", "chunks_within_layers"}
                 continue
             seen["compared"] += 1

@@ -257,11 +257,14 @@ def test_a_second_pipeline_layout_moves_layers_but_not_work(name: str) -> None:
 
 
 def test_schedules_differ_in_what_they_keep_alive_and_how_long_they_wait() -> None:
-    """gpipe waits as long as 1f1b and keeps every micro-batch; zb_h1 waits a third and keeps as many."""
+    """gpipe waits as long as 1f1b and keeps every micro-batch; zb_h1 waits less and keeps p of them on each stage."""
     scenario = scenario_of("llama-3-8b", devices=4, global_batch_size=32)
     rows = [plan_row(32, pp=4, schedule=SCHEDULES.index(name)) for name in ("1f1b", "gpipe", "zb_h1")]
     found = broken_down(scenario, *rows)
     plain, gpipe, zero_bubble = range(3)
     assert found.step_time_s[gpipe] == found.step_time_s[plain]
-    assert found.peak_bytes[gpipe] > found.peak_bytes[plain] == found.peak_bytes[zero_bubble]
-    assert found.time["bubble"][zero_bubble] == pytest.approx(found.time["bubble"][plain] / 3)
+    assert found.peak_bytes[gpipe] > found.peak_bytes[zero_bubble] > found.peak_bytes[plain]
+    kept = found.memory["activations"]
+    assert kept[zero_bubble, 0] == kept[plain, 0] == pytest.approx(kept[zero_bubble].max())
+    # A third where nothing but products takes time; attention and norms have no gradients of weights to put off.
+    assert 1 / 3 < found.time["bubble"][zero_bubble] / found.time["bubble"][plain] < 2 / 3

@@ -23,6 +23,7 @@ from tests import scenarios
 
 INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
 GPIPE = SCHEDULES.index("gpipe")
+DUALPIPE = SCHEDULES.index("dualpipe")
 ALL_GATHER = CP_COMM_TYPES.index("all_gather")
 A2A = CP_COMM_TYPES.index("a2a")
 
@@ -113,6 +114,17 @@ CASES = {
         passes={"schedule": INTERLEAVED, "vpp": 2},
         fails={"vpp": 2},
         reason="schedule 1f1b with pp 4, vpp 2: needs vpp 1",
+    ),
+    "dualpipe_needs_even_pp": Case(
+        passes={"schedule": DUALPIPE},
+        fails={"schedule": DUALPIPE, "pp": 3},
+        reason="schedule dualpipe with pp 3: devices mirror each other in pairs, pp % 2 must be 0",
+    ),
+    "dualpipe_fills_both_ways": Case(
+        passes={"schedule": DUALPIPE, "num_microbatches": 8},
+        fails={"schedule": DUALPIPE, "num_microbatches": 6},
+        reason="schedule dualpipe with num_microbatches 6: half of them go each way, the number must be even and at "
+        "least 2 * pp 4 = 8",
     ),
     "zero_stage_known": Case(
         scenario={"zero_stages": (0, 1)}, fails={"zero_stage": 2}, reason="zero_stage 2: Megatron-Core has 0, 1"

@@ -115,7 +115,7 @@ CASES = {
     ("torchtitan", "microbatches_cover_stages"): Case(
         passes={"num_microbatches": 4},
         fails={"num_microbatches": 3},
-        reason="num_microbatches 3 must be at least pp 4 under 1f1b",
+        reason="num_microbatches 3 must be at least the 4 stages of pp 4 under 1f1b",
     ),
     ("torchtitan", "microbatches_fill_rounds"): Case(
         # Fewer than two rounds of pp are one round of any length.

@@ -1,74 +1,28 @@
-"""Closed forms of the pipeline schedules against a replay of the orders that Megatron-Core executes."""
+"""Closed forms of the pipeline schedules against a replay of the orders that frameworks execute."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import pytest
 
 from costmodel.arrays import num
-from costmodel.schedules import CODE, chunks_alive, waiting_chunks
+from costmodel.schedules import CODE, chunks_alive, chunks_held, least_waiting, placement_of, waiting_s
+from costmodel.spec.plan import SCHEDULES
+from costmodel.stages import Layout, Placement, stage_kinds, virtual_stage
+from tests.costmodel.pipeline_orders import (
+    Replay,
+    all_forward_all_backward,
+    dual_pipe,
+    dual_pipe_v,
+    one_forward_one_backward,
+    replay,
+    zero_bubble_h1,
+    zero_bubble_v,
+)
 
-Work = tuple[bool, int, int]  # is backward, chunk, micro-batch
-
-
-def order_of_work(pp: int, vpp: int, m: int, stage: int) -> list[Work]:
-    """What one device does in turn: warm-up forwards, one forward and one backward at a time, backwards to the end.
-
-    Megatron-Core, pipeline_parallel/schedules.py: the warm-up is ``p - s - 1`` micro-batches, interleaved
-    ``2 (p - s - 1) + (v - 1) p`` chunks, in groups of p micro-batches a chunk.
-    """
-    forwards: list[Work] = [(False, k // pp % vpp, k // (pp * vpp) * pp + k % pp) for k in range(m * vpp)]
-    backwards: list[Work] = [(True, vpp - 1 - chunk, batch) for _, chunk, batch in forwards]
-    if vpp == 1:
-        forwards, backwards = [(False, 0, k) for k in range(m)], [(True, 0, k) for k in range(m)]
-    warm_up = pp - stage - 1 if vpp == 1 else 2 * (pp - stage - 1) + (vpp - 1) * pp
-    warm_up = min(warm_up, len(forwards))
-    order = forwards[:warm_up]
-    for forward, backward in zip(forwards[warm_up:], backwards, strict=False):
-        order += [forward, backward]
-    return order + backwards[len(forwards) - warm_up :]
-
-
-@dataclass(frozen=True)
-class Replay:
-    """Seconds of the whole step, and the most chunks alive on each stage; a chunk's forward takes 1, its backward 2."""
-
-    seconds: float
-    alive: list[int]
-
-
-@cache
-def replay(pp: int, vpp: int, m: int) -> Replay:
-    queues = [order_of_work(pp, vpp, m, stage) for stage in range(pp)]
-    finished: dict[tuple[bool, int, int], float] = {}  # (is backward, virtual stage, micro-batch) -> when
-    clock, position = [0.0] * pp, [0] * pp
-    last = pp * vpp - 1
-    moved = True
-    while moved:
-        moved = False
-        for stage in range(pp):
-            while position[stage] < len(queues[stage]):
-                backward, chunk, batch = queues[stage][position[stage]]
-                virtual = chunk * pp + stage
-                if backward:
-                    needs = [(False, virtual, batch)] + ([(True, virtual + 1, batch)] if virtual < last else [])
-                else:
-                    needs = [(False, virtual - 1, batch)] if virtual else []
-                if not all(need in finished for need in needs):
-                    break
-                start = max([clock[stage], *(finished[need] for need in needs)])
-                clock[stage] = start + (2.0 if backward else 1.0)
-                finished[(backward, virtual, batch)] = clock[stage]
-                position[stage] += 1
-                moved = True
-    assert all(position[stage] == len(queues[stage]) for stage in range(pp)), "the order can't be executed"
-    alive = [int(np.cumsum([-1 if work[0] else 1 for work in queue]).max()) for queue in queues]
-    return Replay(max(clock), alive)
-
-
+SPLIT = {"zb_h1": zero_bubble_h1, "zb_v": zero_bubble_v, "dualpipe": dual_pipe, "dualpipe_v": dual_pipe_v}
 SHAPES = [
     (2, 1, 2),
     (4, 1, 4),
@@ -83,47 +37,123 @@ SHAPES = [
 ]
 
 
-def schedule_of(vpp: int) -> np.ndarray:
-    return np.array(CODE["interleaved_1f1b" if vpp > 1 else "1f1b"])
+@cache
+def replayed(
+    schedule: str, pp: int, vpp: int, m: int, forward: float = 1.0, inputs: float = 1.0, weights: float = 1.0
+) -> Replay:
+    """The seconds are those of a whole device, shared by its stages; both ways each is visited by half."""
+    if schedule == "gpipe":
+        orders = all_forward_all_backward(pp, m)
+    elif schedule in SPLIT:
+        orders = SPLIT[schedule](pp, m)
+    else:
+        orders = one_forward_one_backward(pp, vpp, m)
+    return replay(orders, pp * vpp, forward=forward / vpp, inputs=inputs / vpp, weights=weights / vpp)
 
 
-@pytest.mark.parametrize(("pp", "vpp", "m"), SHAPES)
-def test_waiting_is_that_of_the_executed_order(pp: int, vpp: int, m: int) -> None:
-    """``(p - 1)/v`` times the work of a micro-batch on a device (3 v here), beside m of them that are useful."""
-    waiting = float(waiting_chunks(schedule_of(vpp), num(pp), num(vpp)))
-    assert replay(pp, vpp, m).seconds == pytest.approx((m + waiting) * 3 * vpp)
-    assert waiting / m == pytest.approx((pp - 1) / (vpp * m))
-
-
-@pytest.mark.parametrize(("pp", "vpp", "m"), SHAPES)
-def test_chunks_alive_are_those_of_the_executed_order(pp: int, vpp: int, m: int) -> None:
-    stages = num(range(pp))
-    counted = chunks_alive(schedule_of(vpp), num(pp), num(vpp), num(m), stages)
-    assert counted.tolist() == replay(pp, vpp, m).alive
+def waiting(schedule: str, pp: int, vpp: int, forward: float = 1.0, inputs: float = 1.0, weights: float = 1.0) -> float:
+    code = np.array(CODE[schedule])
+    seconds = {"forward": num(forward), "backward": num(inputs + weights), "weights": num(weights)}
+    return float(waiting_s(code, num(pp), num(vpp), **seconds))
 
 
 def alive(schedule: str, pp: int, vpp: int, m: int, stage: int) -> float:
     return float(chunks_alive(np.array(CODE[schedule]), num(pp), num(vpp), num(m), num(stage)))
 
 
-def test_gpipe_keeps_every_micro_batch_and_1f1b_only_those_on_the_way() -> None:
+@pytest.mark.parametrize(("pp", "vpp", "m"), SHAPES)
+def test_waiting_is_that_of_the_executed_order(pp: int, vpp: int, m: int) -> None:
+    """``(p - 1)/v`` times the work of a micro-batch on a device (3 here), beside m of them that are useful."""
+    schedule = "interleaved_1f1b" if vpp > 1 else "1f1b"
+    assert replayed(schedule, pp, vpp, m).seconds == pytest.approx(3 * m + waiting(schedule, pp, vpp))
+    assert waiting(schedule, pp, vpp) / (3 * m) == pytest.approx((pp - 1) / (vpp * m))
+
+
+@pytest.mark.parametrize(("pp", "vpp", "m"), SHAPES)
+def test_chunks_alive_are_those_of_the_executed_order(pp: int, vpp: int, m: int) -> None:
+    schedule = "interleaved_1f1b" if vpp > 1 else "1f1b"
+    counted = [alive(schedule, pp, vpp, m, stage) for stage in range(pp)]
+    assert counted == replayed(schedule, pp, vpp, m).alive
+
+
+@pytest.mark.parametrize(("pp", "m"), [(2, 4), (4, 16), (8, 32)])
+def test_gpipe_waits_as_1f1b_does_and_keeps_every_micro_batch(pp: int, m: int) -> None:
     """Huang 2018 (arXiv 1811.06965); Narayanan 2021 (arXiv 2104.04473), section 2.2."""
-    assert [alive("gpipe", 4, 1, 32, stage) for stage in range(4)] == [32] * 4
+    found = replayed("gpipe", pp, 1, m)
+    assert found.seconds == pytest.approx(3 * m + waiting("gpipe", pp, 1))
+    assert found.alive == [alive("gpipe", pp, 1, m, stage) for stage in range(pp)] == [m] * pp
     assert [alive("1f1b", 4, 1, 32, stage) for stage in range(4)] == [4, 3, 2, 1]
-    assert [alive("zb_h1", 4, 1, 32, stage) for stage in range(4)] == [4, 3, 2, 1]
 
 
-def test_zero_bubble_schedules() -> None:
-    """Qi 2023 (arXiv 2401.10241): H1 keeps a third of 1F1B's bubble; V (arXiv 2405.15362) none, at its peak memory."""
-    p, v = num(8), num(1)
-    third = waiting_chunks(np.array(CODE["zb_h1"]), p, v) / waiting_chunks(np.array(CODE["1f1b"]), p, v)
-    assert third == pytest.approx(1 / 3)
-    assert waiting_chunks(np.array(CODE["zb_v"]), p, num(2)) == 0
-    assert [alive("zb_v", 8, 2, 64, stage) / 2 for stage in (0, 7)] == [8, 8]
+@pytest.mark.parametrize(("pp", "m"), [(2, 8), (4, 16), (8, 32), (8, 17)])
+@pytest.mark.parametrize("seconds", [(1, 1, 1), (1, 1.3, 1), (1, 1, 0.7), (1, 1.5, 0.8)])
+@pytest.mark.parametrize("schedule", list(SPLIT))
+def test_split_backward_passes_wait_as_their_replay_does(
+    schedule: str, pp: int, m: int, seconds: tuple[float, float, float]
+) -> None:
+    """The published formulas; DualPipe's, made for equal parts, by at most a sixth of the bubble above its replay."""
+    m, vpp = (2 * m if schedule == "dualpipe" else m), 2 if schedule.endswith("_v") else 1
+    found, formula = replayed(schedule, pp, vpp, m, *seconds), waiting(schedule, pp, vpp, *seconds)
+    waited = found.seconds - m * sum(seconds)
+    assert [pytest.approx(m * sum(seconds))] * pp == found.work
+    if schedule.startswith("dualpipe") and len(set(seconds)) > 1:
+        assert formula * 5 / 6 - 1e-9 <= waited <= formula + 1e-9
+    else:
+        assert waited == pytest.approx(formula)
+    assert waited + m * sum(seconds) <= replayed("1f1b", pp, 1, m, *seconds).seconds
 
 
-def test_a_schedule_without_a_price_does_not_pass_for_a_cheap_one() -> None:
-    assert np.isnan(waiting_chunks(np.array(CODE["dualpipe"]), num(8), num(1)))
+@pytest.mark.parametrize(("pp", "m"), [(2, 8), (4, 16), (8, 32)])
+@pytest.mark.parametrize("schedule", list(SPLIT))
+def test_split_backward_passes_keep_alive_what_their_replay_does(schedule: str, pp: int, m: int) -> None:
+    """p micro-batches on every device; DualPipe one stage more (DeepSeek-V3, arXiv 2412.19437, table 2)."""
+    m, vpp = (2 * m if schedule == "dualpipe" else m), 2 if schedule.endswith("_v") else 1
+    kept = replayed(schedule, pp, vpp, m).alive
+    assert kept == [alive(schedule, pp, vpp, m, stage) for stage in range(pp)]
+    of_1f1b = {"zb_h1": pp, "zb_v": 2 * pp, "dualpipe": pp + 1, "dualpipe_v": 2 * pp + 1}
+    assert kept == [of_1f1b[schedule]] * pp
+
+
+def test_published_bubbles() -> None:
+    """DeepSeek-V3, table 2, at PP 16 with F, B and W of 1, 2 and 1: (PP - 1)(F + B - 2W), (PP/2 - 1)(F&B + B - 3W)."""
+    assert waiting("1f1b", 16, 1) == 15 * 3
+    assert waiting("zb_h1", 16, 1) == 15 * (1 + 2 - 2)
+    assert waiting("dualpipe", 16, 1) == 7 * (3 + 2 - 3)
+    # Cut in half: eight devices hold the sixteen stages, and a device's pass is that of two.
+    assert waiting("dualpipe_v", 8, 2, 2, 2, 2) == 7 * (3 + 2 - 3)
+    # H1 keeps a third of 1F1B's bubble (Qi 2023, arXiv 2401.10241), V a sixth until all have ended.
+    assert waiting("zb_h1", 8, 1) / waiting("1f1b", 8, 1) == pytest.approx(1 / 3)
+    assert waiting("zb_v", 8, 2) / waiting("1f1b", 8, 1) == pytest.approx(1 / 6)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_relaxation_waits_no_longer(schedule: str) -> None:
+    vpp = 1 if schedule in ("gpipe", "1f1b", "zb_h1", "dualpipe") else 2
+    for pp in (1, 2, 8):
+        for seconds in ((1.0, 1.0, 1.0), (1.0, 0.9, 1.0), (0.2, 1.0, 0.9)):
+            least = float(least_waiting(np.array(CODE[schedule]), num(pp), num(vpp))) * sum(seconds)
+            assert 0 <= least <= waiting(schedule, pp, vpp, *seconds) + 1e-12
+        assert waiting(schedule, 1, vpp) == 0
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_devices_hold_the_stages_that_the_replay_runs_there(schedule: str) -> None:
+    """Layers, embedding and head lie where the order of work has the virtual stages."""
+    pp, vpp = 4, 2 if schedule in ("interleaved_1f1b", "zb_v", "dualpipe_v") else 1
+    orders = SPLIT[schedule](pp, 16) if schedule in SPLIT else one_forward_one_backward(pp, vpp, 16)
+    run = [sorted({stage for entry in order for _, stage, _ in entry}) for order in orders]
+    placement = placement_of(schedule)  # type: ignore[arg-type]  # a parametrised word of SCHEDULES
+    if placement != Placement.BOTH_WAYS:
+        assert run == [sorted(virtual_stage(placement, pp, d, c) for c in range(vpp)) for d in range(pp)]
+    # As many dense layers in front as the first virtual stage has.
+    kinds = stage_kinds(4 * pp * vpp, 4, pp, vpp, Layout.EVEN, placement)
+    assert kinds is not None
+    assert [kind.dense_layers > 0 for kind in kinds] == [0 in stages for stages in run]
+    assert [kind.has_embedding for kind in kinds] == [0 in stages for stages in run]
+    assert [kind.has_head for kind in kinds] == [pp * vpp - 1 in stages for stages in run]
+    assert {kind.dense_layers + kind.moe_layers for kind in kinds} == {4 * len(run[0])}
+    assert len(run[0]) == float(chunks_held(np.array(CODE[schedule]), num(vpp)))
+    assert {kind.work_share for kind in kinds} == {0.5 if placement == Placement.BOTH_WAYS else 1.0}
 
 
 @pytest.mark.parametrize("pp", [2, 4, 8])

@@ -16,7 +16,7 @@ from costmodel.table import PlanTable, stage_table
 from tests.planner.test_search import answered, default_least, inner_of, meshes_of, small
 from tests.searches import request_of
 
-GPIPE = SCHEDULES.index("gpipe")
+OTHERS = [SCHEDULES.index(name) for name in ("gpipe", "zb_h1", "zb_v", "dualpipe", "dualpipe_v")]
 
 
 def under(scenario: Scenario, framework: str) -> Scenario:
@@ -26,7 +26,8 @@ def under(scenario: Scenario, framework: str) -> Scenario:
 def least_step_time(scenario: Scenario) -> float:
     """Of all plans, one by one: nothing of the search's space, bounds or solver. Infinite where none is legal."""
     rows = [row for mesh in meshes_of(scenario, default_least(scenario)) for row in inner_of(scenario, mesh, ())]
-    rows += [row | {"schedule": GPIPE} for row in rows if row["pp"] > 1 and row["vpp"] == 1]
+    deep = [row for row in rows if row["pp"] > 1 and row["vpp"] <= 2]
+    rows += [row | {"schedule": code} for row in deep for code in OTHERS]
     table = PlanTable.of_rows(rows)
     lawful = table.take(legal_mask(scenario, table))
     prices = predict(Facts.of(scenario), lawful, stage_table(scenario, lawful))
