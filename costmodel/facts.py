@@ -66,6 +66,8 @@ class WorkFacts:
         optimizer_traffic: what the optimizer step moves, over what it moves under AdamW with the usual gradients.
         newton_schulz: iterations that the optimizer spends on every matrix; 0 where its step is elementwise.
         gradient_wire, parameter_wire: bytes on the wire, over those of the usual reduction and gather.
+        stage_2_gathers: 1 where stage 2 cuts parameters and gathers them for every micro-batch.
+        bucket_bytes, bucket_params, bucket_params_per_rank: size of a bucket of gradients; all 0 where it is a layer.
         quantise_bytes, quantise_weight_bytes: moved to quantise one activation, one parameter; 0 where nothing is.
         quantise_alone: share of a pass that a tensor still needs whose kernel could write it quantised.
         saved_input_bytes: of one saved element that only products read again; ``saved_twice_bytes``: what is kept
@@ -83,6 +85,10 @@ class WorkFacts:
     newton_schulz: Num
     gradient_wire: Num
     parameter_wire: Num
+    stage_2_gathers: Num
+    bucket_bytes: Num
+    bucket_params: Num
+    bucket_params_per_rank: Num
     quantise_bytes: Num
     quantise_weight_bytes: Num
     quantise_alone: Num
@@ -190,7 +196,7 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
     workload, framework = scenario.workload, scenario.framework
     precision, quantisation = workload.precision, workload.precision.quantisation
     modules, of = set(framework.selective_modules), recipe_bytes(scenario)
-    lower = 1.0 - precision.kept_layer_share
+    lower, buckets = 1.0 - precision.kept_layer_share, framework.gradient_buckets
     element = float(precision.activation_bytes)
     saved = quantisation.copy_bytes if quantisation and framework.saves_quantised_inputs else None
     gathered = quantisation.copy_bytes if quantisation and precision.name in framework.quantised_gathers else None
@@ -207,6 +213,10 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
         newton_schulz=num(workload.optimizer.newton_schulz_iterations),
         gradient_wire=num(scenario.gradient_wire_share),
         parameter_wire=num(1.0 if gathered is None else gathered / precision.param_bytes),
+        stage_2_gathers=num(framework.stage_2_gathers),
+        bucket_bytes=num(buckets.bytes if buckets else 0),
+        bucket_params=num(buckets.parameters if buckets else 0),
+        bucket_params_per_rank=num(buckets.parameters_per_rank if buckets else 0),
         quantise_bytes=num(quantisation.pass_bytes * lower if quantisation else 0),
         quantise_weight_bytes=num(quantisation.weight_pass_bytes * lower if quantisation else 0),
         quantise_alone=num(0 if quantisation and quantisation.fused else 1),

@@ -14,8 +14,6 @@ from costmodel.arrays import Num
 from costmodel.facts import Facts
 from costmodel.kernels import BACKWARD_OVER_FORWARD
 from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE
-from costmodel.terms.data_parallel import exchanged_s
-from costmodel.terms.quantisation import weights_s
 from costmodel.terms.term import Outputs
 
 Parts = dict[str, Num]
@@ -189,53 +187,3 @@ def _host_bound(o: Outputs, forward: Parts, backward: Parts) -> Parts:
     """What the device waits for launches in one layer, where its framework is known to be that slow."""
     floor = o["host_layer_s"]
     return {"host": np.maximum(floor - total(forward) - total(backward), 0.0)} if (floor > 0).any() else {}
-
-
-def with_sharded_parameters(
-    f: Facts, o: Outputs, forward: PassCost, backward: PassCost, zero_stage: Num
-) -> tuple[PassCost, PassCost]:
-    """Add what ZeRO-2/3 communicate for every micro-batch, less what the layer's own compute hides.
-
-    ZeRO-3 gathers a layer's parameters before its forward and again before its backward pass; both reduce its gradients
-    after the backward pass of every micro-batch (Rajbhandari 2019, section 7; PyTorch FSDP's schedule).
-    """
-    sharded_grads, sharded_params = zero_stage >= 2, zero_stage >= 3
-
-    def exposed(params: Num, expert_params: Num, compute: Num, gather: bool, reduce: bool) -> Num:
-        comm = np.zeros_like(compute)
-        if gather:
-            wire_bytes = f.cal.parameter_wire_bytes * f.work.parameter_wire
-            gathered = exchanged_s(f, o, "gather", params * wire_bytes)
-            gathered = gathered + exchanged_s(f, o, "expert_gather", expert_params * wire_bytes)
-            comm = comm + np.where(sharded_params, gathered, 0.0)
-        if reduce:
-            wire_bytes = f.cal.gradient_wire_bytes * f.work.gradient_wire
-            reduced = exchanged_s(f, o, "reduce", params * wire_bytes)
-            reduced = reduced + exchanged_s(f, o, "expert_reduce", expert_params * wire_bytes)
-            comm = comm + np.where(sharded_grads, reduced, 0.0)
-        return np.maximum(comm - f.cal.fsdp_overlap_share * np.maximum(compute, 0.0), 0.0)
-
-    none = np.zeros_like(o["dense_layer_params"])
-    table = o["table_params"]
-    kinds = {
-        "dense": (o["dense_layer_params"], none),
-        "moe": (o["moe_layer_params"], o["expert_layer_params"]),
-        "embedding": (table, none),
-        "head": (table, none),
-    }
-    under, under_back = hiding_cost(forward, o, backward=False), hiding_cost(backward, o, backward=True)
-    ahead: dict[str, Parts] = {}
-    back: dict[str, Parts] = {}
-    for kind, (params, experts) in kinds.items():
-        going: Parts = getattr(forward, kind)
-        returning: Parts = getattr(backward, kind)
-        # The embedding's backward pass needs its gradient only, not the table.
-        again = kind != "embedding"
-        hides, hides_back = total(getattr(under, kind)), total(getattr(under_back, kind))
-        ahead[kind] = going | {"dp_comm": exposed(params, experts, hides, gather=True, reduce=False)}
-        back[kind] = returning | {"dp_comm": exposed(params, experts, hides_back, gather=again, reduce=True)}
-        if QUANTISATION in going:  # what is gathered is quantised every time
-            weights = np.where(sharded_params, weights_s(f, params + experts), 0.0)
-            ahead[kind] = ahead[kind] | {QUANTISATION: going[QUANTISATION] + weights}
-            back[kind] = back[kind] | {QUANTISATION: returning[QUANTISATION] + weights}
-    return PassCost(**ahead, mtp=forward.mtp), PassCost(**back, mtp=backward.mtp)

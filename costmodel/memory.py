@@ -7,6 +7,7 @@ import numpy as np
 from costmodel.arrays import Ints, Num, per_stage
 from costmodel.facts import Facts
 from costmodel.schedules import chunks_alive, chunks_held
+from costmodel.sharding import Sharding
 from costmodel.table import StageTable
 from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE
 from costmodel.terms.state import shard_share
@@ -57,7 +58,7 @@ def stage_memory(
     o: Outputs,
     stages: StageTable,
     *,
-    zero_stage: Num,
+    sharding: Sharding,
     recompute: Ints,
     schedule: Ints,
     pp: Num,
@@ -67,11 +68,12 @@ def stage_memory(
     """Every term of ``MEMORY_TERMS`` as ``(rows, stages)`` bytes."""
     dense, expert = stage_params(f, o, stages)
     dense_layers, moe_layers = layers_of_kinds(f, stages)
-    work = f.work
+    work, zero_stage = f.work, sharding.zero_stage
+    parameter_stage = np.where(sharding.cuts_parameters, 3.0, zero_stage)
 
-    def cut(since: int, per_param: Num) -> Num:
-        of_dense = per_param * shard_share(zero_stage, since, o["shards"])
-        of_experts = per_param * shard_share(zero_stage, since, o["expert_shards"])
+    def cut(since: int, per_param: Num, stage: Num = zero_stage) -> Num:
+        of_dense = per_param * shard_share(stage, since, o["shards"])
+        of_experts = per_param * shard_share(stage, since, o["expert_shards"])
         return dense * per_stage(of_dense) + expert * per_stage(of_experts)
 
     full, selective = recompute == RECOMPUTE_FULL, recompute == RECOMPUTE_SELECTIVE
@@ -95,30 +97,49 @@ def stage_memory(
     heads = stages.has_head * per_stage(1.0 + f.model.mtp_layers)
     logits = heads * per_stage(o["logits_bytes"]) + stages.has_head * 2.0 * per_stage(o["boundary_bytes"])
 
-    # ZeRO-3 holds the layer at work and the one being fetched whole, and a table beside its neighbouring layer.
-    dense_unit = per_stage(o["dense_layer_params"]) * (stages.dense_layers > 0)
-    moe_unit = per_stage(o["moe_layer_params"] + o["expert_layer_params"]) * (stages.moe_layers > 0)
-    layer_unit = np.maximum(dense_unit, moe_unit)
-    table_unit = per_stage(o["table_params"]) * np.maximum(stages.has_embedding, stages.has_head)
-    layer_bytes = layer_unit * per_stage(work.gathered_bytes)
-    gathered = layer_bytes + np.maximum(layer_bytes, table_unit * per_stage(work.param_bytes))
-    gathered = gathered * per_stage(np.where(zero_stage >= 3, 1.0, 0.0))
     # Only the products of layers are quantised, so only their parameters have copies.
     in_layers = dense_layers * per_stage(o["dense_layer_params"]) + moe_layers * per_stage(o["moe_layer_params"])
-    copies = in_layers * per_stage(shard_share(zero_stage, 3, o["shards"]))
-    copies = copies + expert * per_stage(shard_share(zero_stage, 3, o["expert_shards"]))
+    copies = in_layers * per_stage(shard_share(parameter_stage, 3, o["shards"]))
+    copies = copies + expert * per_stage(shard_share(parameter_stage, 3, o["expert_shards"]))
 
     shape = np.zeros_like(activations)
     return {
-        "parameters": cut(3, work.kept_param_bytes),
+        "parameters": cut(3, work.kept_param_bytes, parameter_stage),
         "weight_copies": copies * per_stage(work.kept_copy_bytes),
-        "gradients": cut(2, work.gradient_bytes),
+        "gradients": cut(2, work.gradient_bytes, np.where(sharding.cuts_gradients, zero_stage, 1.0)),
         "optimizer": cut(1, work.optimizer_bytes),
         "activations": activations,
         "recompute_workspace": workspace + shape,
         "logits": logits,
         "dispatch_buffers": per_stage(o["dispatch_bytes"]) * (stages.moe_layers > 0),
         "cp_buffers": per_stage(o["cp_buffer_bytes"]) + shape,
-        "gathered_parameters": gathered,
+        "gathered_parameters": gathered_bytes(f, o, stages, sharding),
         "overhead": per_stage(f.cal.overhead_bytes) + shape,
     }
+
+
+def gathered_bytes(f: Facts, o: Outputs, stages: StageTable, sharding: Sharding) -> Num:
+    """What ZeRO-3 holds beside its shards, per stage.
+
+    The layer at work and those that are fetched ahead, and a table beside its neighbouring layer (PyTorch FSDP); or all
+    parameters of the stage, once they stay from the forward to the backward pass. With hpZ also the share of each in
+    the node's second copy (Wang 2023, arXiv 2306.10209, section 3.2).
+    """
+    work = f.work
+    dense_unit = per_stage(o["dense_layer_params"]) * (stages.dense_layers > 0)
+    moe_unit = per_stage(o["moe_layer_params"] + o["expert_layer_params"]) * (stages.moe_layers > 0)
+    table_bytes = per_stage(o["table_params"] * work.param_bytes) * np.maximum(stages.has_embedding, stages.has_head)
+    layer_bytes = np.maximum(dense_unit, moe_unit) * per_stage(work.gathered_bytes)
+    further = np.minimum(per_stage(sharding.prefetch), np.maximum(stages.dense_layers + stages.moe_layers, 1.0))
+    units = further * layer_bytes + np.maximum(layer_bytes, table_bytes)
+    dense, expert = stage_params(f, o, stages)
+    dense_layers, moe_layers = layers_of_kinds(f, stages)
+    in_layers = dense_layers * per_stage(o["dense_layer_params"]) + moe_layers * per_stage(o["moe_layer_params"])
+    in_layers = in_layers + expert
+    whole = (dense + expert - in_layers) * per_stage(work.param_bytes) + in_layers * per_stage(work.gathered_bytes)
+    held = np.where(per_stage(sharding.keeps_whole) > 0, whole, units)
+    held = held * per_stage(np.where(sharding.cuts_parameters, 1.0, 0.0))
+    if sharding.second_copy.any():
+        second = dense / per_stage(o["shards_in_domain"]) + expert / per_stage(o["expert_shards_in_domain"])
+        held = held + second * per_stage(work.param_bytes * sharding.second_copy)
+    return held

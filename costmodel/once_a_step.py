@@ -7,6 +7,7 @@ import numpy as np
 from costmodel.arrays import Num, num, per_stage
 from costmodel.facts import Facts
 from costmodel.memory import layers_of_kinds
+from costmodel.sharding import Sharding
 from costmodel.table import StageTable
 from costmodel.terms.matrix_optimizer import MOMENTUM_WIRE_BYTES
 from costmodel.terms.quantisation import weights_s
@@ -37,11 +38,11 @@ def whole_matrices_s(f: Facts, o: Outputs, stages: StageTable, zero_stage: Num) 
     return whole + seconds(o["expert_shards"], experts, o["largest_expert_matrix_s"], expert_params, "expert_")
 
 
-def kept_weights_s(f: Facts, o: Outputs, stages: StageTable, zero_stage: Num) -> Num:
-    """Weights that stay on the device are quantised once a step; what is gathered, whenever it is."""
+def kept_weights_s(f: Facts, o: Outputs, stages: StageTable, sharding: Sharding) -> Num:
+    """Weights that stay on the device are quantised once a step; what a micro-batch gathers, whenever it is."""
     if not (f.work.quantise_weight_bytes > 0).any():
         return num(0.0)
     dense, moe = layers_of_kinds(f, stages)
     params = dense * per_stage(o["dense_layer_params"])
     params = params + moe * per_stage(o["moe_layer_params"] + o["expert_layer_params"])
-    return per_stage(zero_stage < 3) * params * per_stage(weights_s(f, num(1.0)))
+    return per_stage(~sharding.gathers_ahead) * params * per_stage(weights_s(f, num(1.0)))

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.arrays import Bools, Ints, Num, distinct, num, per_stage
+from costmodel.arrays import Ints, Num, distinct, num, per_stage
+from costmodel.end_of_step import exposed_exchanges_s, optimizer_s
 from costmodel.facts import Facts
-from costmodel.kernels import memory_bound_s
 from costmodel.layers import (
     QUANTISATION,
     Parts,
@@ -31,22 +31,23 @@ from costmodel.layers import (
     model_ends_s,
     total,
     weights_cost,
-    with_sharded_parameters,
 )
-from costmodel.memory import mtp_layers_of_kind, stage_memory, stage_params
-from costmodel.once_a_step import kept_weights_s, whole_matrices_s
+from costmodel.memory import mtp_layers_of_kind, stage_memory
+from costmodel.once_a_step import kept_weights_s
 from costmodel.schedules import waiting_s
+from costmodel.sharded_layers import with_sharded_parameters
+from costmodel.sharding import Sharding
 from costmodel.table import PlanTable, StageTable
 from costmodel.terms.activations import ACTIVATIONS
 from costmodel.terms.attention import ATTENTION
 from costmodel.terms.communication import CONTEXT_PARALLEL, EXPERT_PARALLEL, PIPELINE_PARALLEL, TENSOR_PARALLEL
-from costmodel.terms.data_parallel import DATA_PARALLEL, exchanged_s
+from costmodel.terms.data_parallel import DATA_PARALLEL
 from costmodel.terms.ends import ENDS
 from costmodel.terms.host import HOST
 from costmodel.terms.matrix_optimizer import MATRIX_OPTIMIZER
 from costmodel.terms.mlp import DENSE_MLP, EXPERTS
 from costmodel.terms.quantisation import QUANTISATION_PASSES
-from costmodel.terms.state import PARAMETERS, shard_share
+from costmodel.terms.state import PARAMETERS
 from costmodel.terms.term import Axes, Term
 
 TERMS: tuple[Term, ...] = (
@@ -129,18 +130,20 @@ def predict(f: Facts, table: PlanTable, stages: StageTable) -> PredictionTable:
 
 def _predict_block(f: Facts, table: PlanTable, stages: StageTable) -> PredictionTable:
     o = evaluate_terms(f, table)
-    forward, backward = _passes(f, o, table)
-    work = _Work(f, o, table, stages, forward, backward)
-    memory = _memory(f, o, table, stages)
+    sharding = Sharding.of(f, table)
+    forward, backward = _passes(f, o, table, sharding)
+    work = _Work(f, o, table, stages, forward, backward, sharding)
+    memory = _memory(f, o, table, stages, sharding)
     return PredictionTable(step_time_s=work.step_time_s, peak_bytes=total(memory).max(axis=-1))
 
 
 def predict_stages(f: Facts, table: PlanTable, stages: StageTable) -> StagePrediction:
     """The full breakdown."""
     o = evaluate_terms(f, table)
-    forward, backward = _passes(f, o, table)
-    work = _Work(f, o, table, stages, forward, backward)
-    memory = _memory(f, o, table, stages)
+    sharding = Sharding.of(f, table)
+    forward, backward = _passes(f, o, table, sharding)
+    work = _Work(f, o, table, stages, forward, backward, sharding)
+    memory = _memory(f, o, table, stages, sharding)
     return StagePrediction(
         step_time_s=work.step_time_s,
         peak_bytes=total(memory).max(axis=-1),
@@ -150,20 +153,17 @@ def predict_stages(f: Facts, table: PlanTable, stages: StageTable) -> StagePredi
     )
 
 
-def _passes(f: Facts, o: Mapping[str, Num], table: PlanTable) -> tuple[PassCost, PassCost]:
-    forward = forward_cost(f, o)
-    backward = backward_cost(f, o, num(table["recompute"]))
-    if (table["zero_stage"] >= 2).any():
-        return with_sharded_parameters(f, o, forward, backward, num(table["zero_stage"]))
-    return forward, backward
+def _passes(f: Facts, o: Mapping[str, Num], table: PlanTable, sharding: Sharding) -> tuple[PassCost, PassCost]:
+    passes = forward_cost(f, o), backward_cost(f, o, num(table["recompute"]))
+    return with_sharded_parameters(f, o, *passes, sharding)
 
 
-def _memory(f: Facts, o: Mapping[str, Num], table: PlanTable, stages: StageTable) -> dict[str, Num]:
+def _memory(f: Facts, o: Mapping[str, Num], table: PlanTable, stages: StageTable, sharding: Sharding) -> dict[str, Num]:
     return stage_memory(
         f,
         o,
         stages,
-        zero_stage=num(table["zero_stage"]),
+        sharding=sharding,
         recompute=table["recompute"],
         schedule=table["schedule"],
         pp=num(table["pp"]),
@@ -183,6 +183,7 @@ class _Work:
         stages: StageTable,
         forward: PassCost,
         backward: PassCost,
+        sharding: Sharding,
     ) -> None:
         self.f, self.o, self.table, self.stages = f, o, table, stages
         self.forward, self.backward = forward, backward
@@ -206,8 +207,11 @@ class _Work:
         )
         under = hiding_cost(forward, o, backward=False), hiding_cost(backward, o, backward=True)
         windows = [np.maximum(self._stage(cost), 0.0) for cost in under]
-        self.reduction, self.optimizer = self._end_of_step(*windows)
-        self.quantised_weights = kept_weights_s(f, o, stages, num(table["zero_stage"]))
+        self.reduction = exposed_exchanges_s(
+            f, o, stages, sharding, ahead=windows[0], back=windows[1], num_microbatches=self.m
+        )
+        self.optimizer = optimizer_s(f, o, stages, sharding.zero_stage)
+        self.quantised_weights = kept_weights_s(f, o, stages, sharding)
         ends = per_stage(self.m) * self.work + self.reduction + self.optimizer + self.quantised_weights
         self.critical: Ints = ends.argmax(axis=-1)
         self.step_time_s: Num = ends.max(axis=-1) + self.waiting + f.cal.fixed_step_s
@@ -224,39 +228,6 @@ class _Work:
             + stages.has_embedding * embedding
             + stages.has_head * (head + predictors)
         )
-
-    def _end_of_step(self, ahead: Num, back: Num) -> tuple[Num, Num]:
-        """Exposed gradient reduction and parameter gathering, and the optimizer's own pass, per stage.
-
-        Reduction hides under the last micro-batch's backward pass on the stage, gathering under the first forward pass,
-        as far as these do not use the same links; one layer's bucket has nothing left to hide under (primer, "Data
-        parallelism (DDP)").
-        """
-        f, o, zero = self.f, self.o, num(self.table["zero_stage"])
-        dense, expert = stage_params(f, o, self.stages)
-        layers = np.maximum(self.stages.dense_layers + self.stages.moe_layers, 1.0)
-
-        def exchange(kind: str, wire_bytes: Num) -> Num:
-            each = per_stage(wire_bytes) / layers
-            return layers * (exchanged_s(f, o, kind, dense * each) + exchanged_s(f, o, f"expert_{kind}", expert * each))
-
-        def exposed(comm: Num, window: Num, whole: Bools, by_layer: Bools) -> Num:
-            first_or_last = comm / layers
-            left = np.maximum(comm - per_stage(f.cal.dp_overlap_share) * window, first_or_last)
-            return np.where(per_stage(whole) > 0, left, np.where(per_stage(by_layer) > 0, first_or_last, 0.0))
-
-        # What ZeRO-2/3 exchange layer by layer is in the micro-batches' work, but for the one that has nothing to
-        # hide under.
-        gradient_bytes = f.cal.gradient_wire_bytes * f.work.gradient_wire
-        parameter_bytes = f.cal.parameter_wire_bytes * f.work.parameter_wire
-        reduction = exposed(exchange("reduce", gradient_bytes), back, zero <= 1, zero >= 2)
-        gathering = exposed(exchange("gather", parameter_bytes), ahead, (zero == 1) | (zero == 2), zero >= 3)
-        owned = dense * per_stage(shard_share(zero, 1, o["shards"]))
-        owned = owned + expert * per_stage(shard_share(zero, 1, o["expert_shards"]))
-        optimizer = owned * per_stage(memory_bound_s(f, f.cal.optimizer_traffic_bytes * f.work.optimizer_traffic))
-        if (f.work.newton_schulz > 0).any():
-            optimizer = optimizer + whole_matrices_s(f, o, self.stages, zero)
-        return reduction + gathering, optimizer
 
     def breakdown(self) -> dict[str, Num]:
         """Seconds by part on the critical device; what it waits is the bubble and the remainder by definition."""

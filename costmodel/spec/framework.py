@@ -35,6 +35,20 @@ class EarlierEra(Frozen):
     without_sequence_parallel: bool = False
 
 
+class GradientBuckets(Frozen):
+    """How large a bucket of gradients is that is reduced at once: the largest of what is given.
+
+    Attributes:
+        bytes: on the wire.
+        parameters: whatever they are reduced in.
+        parameters_per_rank: the same, times the ranks that they are reduced over.
+    """
+
+    bytes: NonNegativeInt = 0
+    parameters: NonNegativeInt = 0
+    parameters_per_rank: NonNegativeInt = 0
+
+
 class FrameworkSpec(Frozen):
     """A framework at one version.
 
@@ -54,6 +68,7 @@ class FrameworkSpec(Frozen):
         gradient_bytes: precision recipe that it trains in -> bytes of one accumulated gradient, unless asked otherwise.
         precision_since, precision_until: the first, or the last, version with a recipe, where not all versions have it.
         gradient_dtypes: what gradients may be accumulated and reduced in, where there is a choice.
+        gradient_buckets: of unsharded gradients, as it sets them up; None where nobody looked: a layer each.
         quantised_gathers: recipes whose parameters it gathers in 8 bits, as its documentation sets them up.
         saves_quantised_inputs: whether the backward pass keeps the quantised input of a product, not the 16-bit one.
         tensor_parallel, expert_parallel: whether it is planned with them at all; for pipelines and context parallelism
@@ -70,6 +85,8 @@ class FrameworkSpec(Frozen):
         experts_follow_tp: whether experts are cut over as many ranks as the rest where a run doesn't say.
         memory_kind: which figure its logs print as memory where a run doesn't say.
         fused_attention: whether attention scores stay on chip.
+        stage_2_gathers: whether its stage 2 cuts parameters too and gathers them once a micro-batch, as PyTorch FSDP
+            does that does not reshard after the forward pass.
         fp32_parameters: whether the sharded parameters are the 32-bit master copy, cast when they are gathered.
         earlier: the era of it that runs in these ways belong to.
     """
@@ -92,6 +109,7 @@ class FrameworkSpec(Frozen):
     precision_since: FrozenMapping[str, str] = FrozenMap({})
     precision_until: FrozenMapping[str, str] = FrozenMap({})
     gradient_dtypes: tuple[GradientDtype, ...] = ()
+    gradient_buckets: GradientBuckets | None = None
     quantised_gathers: tuple[str, ...] = ()
     saves_quantised_inputs: bool = False
     selective_modules: tuple[str, ...]
@@ -105,6 +123,7 @@ class FrameworkSpec(Frozen):
     experts_follow_tp: bool = False
     memory_kind: MemoryKind = "allocated"
     fused_attention: bool = True
+    stage_2_gathers: bool = False
     fp32_parameters: bool = False
     earlier: EarlierEra | None = None
     source: str

@@ -3,17 +3,20 @@
 Dense parameters are reduced over ``dp * cp`` ranks, expert parameters over ``expert_dp = tp cp dp / (ep etp)``
 ranks. What is sharded is cut over ``dp_shard * cp``; with ``dp_replicate > 1`` (HSDP) the shards are all-reduced once
 more across the replicas. Seconds per byte of the *full* (unsharded) buffer, with latency, so that stages of any size
-share one term.
+share one term. Under ZeRO++ a backward pass gathers inside the scale-up domain (hpZ), and gradients are reduced by two
+all-to-alls, one inside it and one across (qgZ).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from costmodel.arrays import Num, num
-from costmodel.collectives import TierCost, all_gather, all_reduce, reduce_scatter
+from costmodel.arrays import Bools, Num, num
+from costmodel.collectives import TierCost, all_gather, all_reduce, all_to_all, reduce_scatter
+from costmodel.collectives.tiers import members
 from costmodel.curves import NO_CURVE
 from costmodel.facts import Facts
+from costmodel.terms import zero_plus
 from costmodel.terms.term import Axes, Outputs, Term
 
 
@@ -38,6 +41,31 @@ def _reduction(f: Facts, shards: Num, replicas: Num, stride: Num, zero_stage: Nu
     return TierCost(latency, per_byte, per_root, curve)
 
 
+def _two_hops(f: Facts, shards: Num, inside: Num, stride: Num) -> TierCost:
+    """A reduction by all-to-alls: every rank gets its pieces inside the node first, then what is left from outside.
+
+    Each hop sends one piece to every other rank; the second has ``1 / inside`` of the bytes (Wang 2023, arXiv
+    2306.10209, section 3.3).
+    """
+    across, one = shards / inside, np.ones_like(shards)
+    first, second = all_to_all(f, inside, stride, one), all_to_all(f, across, stride * inside, one)
+    return TierCost(
+        first.latency_s + second.latency_s,
+        first.s_per_byte + second.s_per_byte / inside,
+        first.s_per_root_byte + second.s_per_root_byte / np.sqrt(inside),
+    )
+
+
+def _with(first: TierCost, other: TierCost, where: Bools) -> TierCost:
+    """``other`` where it is asked for."""
+    return TierCost(
+        np.where(where, other.latency_s, first.latency_s),
+        np.where(where, other.s_per_byte, first.s_per_byte),
+        np.where(where, other.s_per_root_byte, first.s_per_root_byte),
+        np.where(where, other.curve, first.curve),
+    )
+
+
 def exchanged_s(f: Facts, o: Outputs, kind: str, size_bytes: Num) -> Num:
     """Seconds of one collective of a ``kind`` (``reduce``, ``expert_gather``, ...) of so many unsharded bytes.
 
@@ -57,35 +85,34 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
     # With few shards the expert mesh can be smaller than one shard group: what is left are replicas.
     expert_replicas = np.where(expert_shards >= 1.0, replicas, replicas * expert_shards)
     expert_shards = np.maximum(expert_shards, 1.0)
-    dense = _reduction(f, shards, replicas, x.tp, x.zero_stage)
-    expert = _reduction(f, expert_shards, expert_replicas, x.ep * x.etp, x.zero_stage)
-    gather = all_gather(f, shards, x.tp)
-    expert_gather = all_gather(f, expert_shards, x.ep * x.etp)
-    return {
-        "reduce_latency_s": dense.latency_s,
-        "reduce_s_per_byte": dense.s_per_byte,
-        "reduce_s_per_root_byte": dense.s_per_root_byte,
-        "reduce_curve": dense.curve,
-        "expert_reduce_latency_s": expert.latency_s,
-        "expert_reduce_s_per_byte": expert.s_per_byte,
-        "expert_reduce_s_per_root_byte": expert.s_per_root_byte,
-        "expert_reduce_curve": expert.curve,
-        "gather_latency_s": gather.latency_s,
-        "gather_s_per_byte": gather.s_per_byte,
-        "gather_s_per_root_byte": gather.s_per_root_byte,
-        "gather_curve": gather.curve,
-        "expert_gather_latency_s": expert_gather.latency_s,
-        "expert_gather_s_per_byte": expert_gather.s_per_byte,
-        "expert_gather_s_per_root_byte": expert_gather.s_per_root_byte,
-        "expert_gather_curve": expert_gather.curve,
-        "dp_leaves_domain": num(x.tp * shards * replicas > f.hardware.tier_devices[0]),
-        "shards": shards,
-        "expert_shards": expert_shards,
-    }
+    quantised, second_copy = zero_plus.has(x.zero_plus, "qgz"), zero_plus.has(x.zero_plus, "hpz")
+    found: dict[str, Num] = {}
+    for prefix, own_shards, own_replicas, stride in (
+        ("", shards, replicas, x.tp),
+        ("expert_", expert_shards, expert_replicas, x.ep * x.etp),
+    ):
+        costs = {
+            "reduce": _reduction(f, own_shards, own_replicas, stride, x.zero_stage),
+            "gather": all_gather(f, own_shards, stride),
+        }
+        if (x.zero_plus > 0).any():
+            inside = members(f, own_shards, stride)[0]
+            found[f"{prefix}shards_in_domain"] = inside
+            costs["reduce"] = _with(costs["reduce"], _two_hops(f, own_shards, inside, stride), quantised)
+            costs["gather_again"] = _with(costs["gather"], all_gather(f, inside, stride), second_copy)
+        for kind, cost in costs.items():
+            found |= {
+                f"{prefix}{kind}_latency_s": cost.latency_s,
+                f"{prefix}{kind}_s_per_byte": cost.s_per_byte,
+                f"{prefix}{kind}_s_per_root_byte": cost.s_per_root_byte,
+                f"{prefix}{kind}_curve": cost.curve,
+            }
+        found[f"{prefix}shards"] = own_shards
+    return found | {"dp_leaves_domain": num(x.tp * shards * replicas > f.hardware.tier_devices[0])}
 
 
 DATA_PARALLEL = Term(
     name="data_parallel",
-    axes=("tp", "cp", "ep", "etp", "dp_shard", "dp_replicate", "zero_stage"),
+    axes=("tp", "cp", "ep", "etp", "dp_shard", "dp_replicate", "zero_stage", "zero_plus"),
     evaluate=_evaluate,
 )

@@ -21,9 +21,11 @@ import numpy as np
 from costmodel.arrays import Bools, Ints, Num, num
 from costmodel.facts import Facts
 from costmodel.flops import model_flops_per_token
-from costmodel.layers import backward_cost, forward_cost, model_body_s, model_ends_s, with_sharded_parameters
+from costmodel.layers import backward_cost, forward_cost, model_body_s, model_ends_s
 from costmodel.predict import evaluate_terms
 from costmodel.schedules import chunks_alive, chunks_held, least_waiting, placement_of
+from costmodel.sharded_layers import with_sharded_parameters
+from costmodel.sharding import Sharding
 from costmodel.spec.model import DenseLayers
 from costmodel.spec.plan import RECOMPUTES, SCHEDULES
 from costmodel.stages import Layout, representative_stages
@@ -33,7 +35,7 @@ from costmodel.terms.state import state_bytes
 from costmodel.terms.term import Axes
 from planner.search.choices import option_columns
 from planner.search.request import SearchRequest
-from planner.search.space import Columns, offered_cp_comm, stage_options
+from planner.search.space import Columns, legal_zero_stages, offered_cp_comm, stage_options
 
 
 def row_table(request: SearchRequest, rows: Columns, cp_comm_type: int = 0) -> PlanTable:
@@ -63,6 +65,15 @@ def with_inner(meshes: Columns, *, policy: tuple[int, int], zero_stage: int) -> 
     }
 
 
+def leanest_stages(request: SearchRequest) -> tuple[int, ...]:
+    """The ZeRO stages of which one needs the least memory, on any mesh.
+
+    Gathered layers can make stage 3 need more than stage 2; where both gather, a single rank is better off with none.
+    """
+    stages = legal_zero_stages(request)
+    return stages if request.scenario.framework.stage_2_gathers else stages[-2:]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RowBound:
     """Per row (a mesh with what it recomputes and shards): seconds and bytes for one micro-batch.
@@ -84,53 +95,66 @@ class RowBound:
         return RowBound(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
 
-def row_bounds(request: SearchRequest, f: Facts, rows: Columns) -> RowBound:
-    """Bounds of rows over ``ROW_AXES``, at the cheapest way to exchange keys and values."""
+def row_bounds(request: SearchRequest, f: Facts, rows: Columns, *, however_sharded: bool = False) -> RowBound:
+    """Bounds of rows over ``ROW_AXES``, at the cheapest way to exchange keys and values.
+
+    Args:
+        however_sharded: bound the times of plans that differ from the rows in what they shard and how far: data
+            parallelism then costs nothing.
+    """
     table = row_table(request, rows)
-    o = evaluate_terms(f, table)
+    o, sharding = evaluate_terms(f, table), Sharding.of(f, table)
     body = ends = np.full(len(table), np.inf)
     for kind in offered_cp_comm(request) or (0,):
         exchanging = row_table(request, rows, kind)
         exchange = CONTEXT_PARALLEL.evaluate(f, Axes({axis: num(exchanging[axis]) for axis in CONTEXT_PARALLEL.axes}))
         o = {**o, **exchange}
         passes = forward_cost(f, o), backward_cost(f, o, num(table["recompute"]))
-        passes = with_sharded_parameters(f, o, *passes, num(table["zero_stage"]))
+        if not however_sharded:
+            passes = with_sharded_parameters(f, o, *passes, sharding)
         body = np.minimum(body, sum((model_body_s(f, cost) for cost in passes), start=np.zeros(())))
         ends = np.minimum(ends, sum((model_ends_s(f, cost) for cost in passes), start=np.zeros(())))
     shape = (len(table),)
     times = {"body_s": np.broadcast_to(body, shape), "ends_s": np.broadcast_to(ends, shape)}
-    return RowBound(**times, **_memory_bounds(f, o, table))
+    return RowBound(**times, **_memory_bounds(f, o, table, sharding))
 
 
 def memory_bounds(request: SearchRequest, f: Facts, rows: Columns) -> dict[str, Num]:
     """The fields of ``RowBound`` that are about memory, alone."""
     table = row_table(request, rows)
-    return _memory_bounds(f, evaluate_terms(f, table), table)
+    return _memory_bounds(f, evaluate_terms(f, table), table, Sharding.of(f, table))
 
 
-def _memory_bounds(f: Facts, o: dict[str, Num], table: PlanTable) -> dict[str, Num]:
-    work, zero, recompute = f.work, num(table["zero_stage"]), table["recompute"]
+def _memory_bounds(f: Facts, o: dict[str, Num], table: PlanTable, sharding: Sharding) -> dict[str, Num]:
+    work, zero, recompute = f.work, sharding.zero_stage, table["recompute"]
     kind = "moe" if float(f.model.moe_layers) > 0 else "dense"
+    whole = np.where(sharding.keeps_whole, work.gathered_bytes, 0.0)
 
-    def state(params: Num, shards: Num) -> Num:
-        return state_bytes(
+    def state(params: Num, prefix: str) -> Num:
+        shards = o[f"{prefix}shards"]
+        found = state_bytes(
             params,
             shards,
-            zero,
+            np.where(sharding.cuts_parameters, 3.0, zero),
             param_bytes=work.kept_param_bytes + work.kept_copy_bytes,
             gradient_bytes=work.gradient_bytes,
             optimizer_bytes=work.optimizer_bytes,
         )
+        accumulated = np.where((zero >= 2) & ~sharding.cuts_gradients, 1.0 - 1.0 / shards, 0.0) * work.gradient_bytes
+        if sharding.second_copy.any():
+            accumulated = accumulated + sharding.second_copy * work.param_bytes / o[f"{prefix}shards_in_domain"]
+        return found + params * (accumulated + whole)
 
     dense, expert = o[f"{kind}_layer_params"], o["expert_layer_params"] * (kind == "moe")
     selective, full = recompute == RECOMPUTES.index("selective"), recompute == RECOMPUTES.index("full")
     saved = o[f"{kind}_saved_bytes"]
     kept = np.where(full, o["boundary_bytes"], np.where(selective, o[f"{kind}_selective_bytes"], saved))
-    gathered = np.where(zero >= 3, 2.0 * work.gathered_bytes, 0.0) * (dense + expert)
+    units = np.where(sharding.cuts_parameters & ~sharding.keeps_whole, 1.0 + np.minimum(sharding.prefetch, 1.0), 0.0)
+    gathered = units * work.gathered_bytes * (dense + expert)
     const = f.cal.overhead_bytes + o["dispatch_bytes"] + gathered + np.where(full, saved - o["boundary_bytes"], 0.0)
     columns = {
         "const_bytes": const,
-        "state_bytes": state(dense, o["shards"]) + state(expert, o["expert_shards"]),
+        "state_bytes": state(dense, "") + state(expert, "expert_"),
         "activation_bytes": kept,
     }
     return {name: np.broadcast_to(column, (len(table),)) for name, column in columns.items()}

@@ -20,7 +20,15 @@ import numpy as np
 from costmodel.arrays import Bools, Ints, Num, num
 from costmodel.facts import Facts
 from costmodel.table import PlanTable, mesh_size
-from planner.search.bounds import RowBound, least_step_time, memory_bounds, row_bounds, with_inner, work_bound_device_s
+from planner.search.bounds import (
+    RowBound,
+    leanest_stages,
+    least_step_time,
+    memory_bounds,
+    row_bounds,
+    with_inner,
+    work_bound_device_s,
+)
 from planner.search.choices import policies
 from planner.search.eliminate import MEMORY, Elimination, eliminate
 from planner.search.found import Found
@@ -190,9 +198,9 @@ class Search:
         zero_stages = legal_zero_stages(request)
         least = np.full((len(policies(self.request)), len(meshes["tp"])), np.inf)
         for place, policy in enumerate(policies(request)):
-            quick = row_bounds(request, f, with_inner(meshes, policy=policy, zero_stage=min((1, *zero_stages))))
-            # Gathered layers can make stage 3 need more than stage 2, so both are tried.
-            for zero in zero_stages[-2:]:
+            once = with_inner(meshes, policy=policy, zero_stage=min((1, *zero_stages)))
+            quick = row_bounds(request, f, once, however_sharded=True)
+            for zero in leanest_stages(request):
                 lean = memory_bounds(request, f, with_inner(meshes, policy=policy, zero_stage=zero))
                 mixed = replace(quick, **lean)
                 value = least_step_time(request, f, meshes, mixed, self.usable)

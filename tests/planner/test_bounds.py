@@ -30,6 +30,7 @@ from planner.search.bounds import (
     step_time_bound,
     with_inner,
 )
+from planner.search.choices import option_columns
 from planner.search.master import DECISIONS, decisions_of, enumerate_below
 from planner.search.objective import Objective
 from planner.search.request import SearchRequest
@@ -66,8 +67,12 @@ def scenario_named(name: str) -> Scenario:
     return scenario_of(*CASES[name])
 
 
-def random_plans(scenario: Scenario, seed: int, wanted: int) -> PlanTable:
-    """Legal plans drawn from all axes at once, by rejection; small and large degrees alike."""
+def random_plans(scenario: Scenario, seed: int, wanted: int, request: SearchRequest | None = None) -> PlanTable:
+    """Legal plans drawn from all axes at once, by rejection; small and large degrees alike.
+
+    Args:
+        request: whose first choice of options they have, in place of the usual ones.
+    """
     random, model, batch = np.random.default_rng(seed), scenario.model, scenario.workload.global_batch_size
     near = max(scenario.cluster.scale_up_devices, scenario.cluster.devices_per_node)
     found: list[PlanTable] = []
@@ -101,7 +106,9 @@ def random_plans(scenario: Scenario, seed: int, wanted: int) -> PlanTable:
         columns["num_microbatches"] = np.maximum(batch // (columns["dp"] * columns["micro_batch_size"]), 1)
         used = columns["tp"] * columns["cp"] * columns["dp"] * columns["pp"]
         keep = (used <= scenario.devices) & (columns["vpp"] <= np.maximum((model.num_layers + 2) // columns["pp"], 1))
-        columns |= {"recompute_modules": np.zeros(draws, dtype=np.int64), **usual_options(columns)}
+        options = {**columns, "options": np.zeros(draws, dtype=np.int64)}
+        options = option_columns(request, options) if request else usual_options(columns)
+        columns |= {"recompute_modules": np.zeros(draws, dtype=np.int64), **options}
         table = PlanTable(columns={axis: columns[axis][keep] for axis in AXES})
         shapes = np.unique(np.stack([table["pp"], table["vpp"], table["layout"]], axis=1), axis=0)
         impossible = {

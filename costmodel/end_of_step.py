@@ -1,0 +1,99 @@
+"""What data parallelism does once a step: reduction and gathering beyond what passes hide, and the optimizer.
+
+Gradients that are ready are reduced in buckets while the last backward pass goes on, so the last bucket has nothing to
+hide under (Li 2020, arXiv 2006.15704, section 3.2.3); parameters are gathered under the first forward pass, where that
+holds for the first bucket. What is exchanged layer by layer is part of the micro-batches' work
+(``costmodel.sharded_layers``), but for the one layer that has nothing to hide under.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.arrays import Bools, Num, per_stage
+from costmodel.facts import Facts
+from costmodel.kernels import memory_bound_s
+from costmodel.memory import stage_params
+from costmodel.once_a_step import whole_matrices_s
+from costmodel.sharding import Sharding
+from costmodel.table import StageTable
+from costmodel.terms.data_parallel import exchanged_s
+from costmodel.terms.state import shard_share
+from costmodel.terms.term import Outputs
+from costmodel.terms.zero_plus import quantised_gather_s, quantised_reduction_s
+
+
+def bucket_params(f: Facts, sharding: Sharding) -> Num:
+    """Parameters of one bucket of gradients under stages 0 and 1; 0 where a bucket is a layer."""
+    of_bytes = f.work.bucket_bytes / sharding.gradient_bytes
+    return np.maximum(of_bytes, np.maximum(f.work.bucket_params, f.work.bucket_params_per_rank * sharding.ranks))
+
+
+def exposed_exchanges_s(
+    f: Facts, o: Outputs, stages: StageTable, sharding: Sharding, *, ahead: Num, back: Num, num_microbatches: Num
+) -> Num:
+    """Exposed gradient reduction and parameter gathering, per stage.
+
+    Args:
+        ahead, back: seconds of the first forward and the last backward pass that these can hide under.
+    """
+    dense, expert = stage_params(f, o, stages)
+    layers = np.maximum(stages.dense_layers + stages.moe_layers, 1.0)
+    # Stages 2 and 3 exchange unit by unit; a unit is a layer.
+    bucket = per_stage(np.where(sharding.zero_stage >= 2, 0.0, bucket_params(f, sharding)))
+    by_layer = bucket <= 0
+    # The table of embeddings is one tensor, so the last bucket is at least as large.
+    last = np.maximum(bucket, stages.has_embedding * per_stage(o["table_params"]))
+
+    def exchange(kind: str, wire_bytes: Num) -> tuple[Num, Num]:
+        """Seconds of all buckets, and of the last one."""
+        everything, of_last = np.zeros(()), np.zeros(())
+        for prefix, params, largest in (("", dense, last), ("expert_", expert, bucket)):
+            count = np.where(by_layer, layers, np.maximum(np.ceil(params / np.where(by_layer, 1.0, bucket)), 1.0))
+            seconds = count * exchanged_s(f, o, prefix + kind, params * per_stage(wire_bytes) / count)
+            alone = exchanged_s(f, o, prefix + kind, np.minimum(params, largest) * per_stage(wire_bytes))
+            everything, of_last = everything + seconds, of_last + np.where(by_layer, seconds / layers, alone)
+        return everything, np.minimum(of_last, everything)
+
+    def exposed(exchanged: tuple[Num, Num], share: Num, window: Num, once: Bools, at_ends: Num) -> Num:
+        seconds, first_or_last = exchanged
+        hides = per_stage(share) * np.maximum(window, 0.0)
+        left = np.maximum(seconds - hides, first_or_last)
+        # What passes have not hidden of it is in the micro-batches' work already.
+        alone = np.minimum(first_or_last, hides / layers)
+        return np.where(per_stage(once) > 0, left, per_stage(at_ends) * alone)
+
+    # Under stages 0 and 1 a backward pass ends with its last bucket, every time that it is reduced; the units of 2 and
+    # 3 go on under the next forward pass, but for the step's last. What nobody gathers ahead is waited for already.
+    ends = np.where(sharding.zero_stage >= 2, 1.0, num_microbatches)
+    starts = np.where(sharding.gathers_ahead & (sharding.prefetch > 0), 1.0, 0.0)
+    by_unit, at_once = f.cal.fsdp_overlap_share, f.cal.dp_overlap_share
+    share = np.where(sharding.zero_stage >= 2, by_unit, at_once)
+    reduction = exposed(exchange("reduce", sharding.gradient_bytes), share, back, ~sharding.reduces_each, ends)
+    share = np.where(sharding.gathers_ahead, by_unit, at_once)
+    gathering = exposed(exchange("gather", sharding.parameter_bytes), share, ahead, sharding.gathers_once, starts)
+    return reduction + gathering + _casts_s(f, o, dense, expert, sharding)
+
+
+def _casts_s(f: Facts, o: Outputs, dense: Num, expert: Num, sharding: Sharding) -> Num:
+    """Casting around quantised exchanges that happen once a step."""
+    gathers = sharding.quantised_gathers & sharding.gathers_once
+    reduces = sharding.quantised_reduction & ~sharding.reduces_each
+    if not (gathers.any() or reduces.any()):
+        return np.zeros(())
+    one = np.ones(())
+    gather = (dense + expert) * per_stage(quantised_gather_s(f, one))
+    reduction = dense * per_stage(quantised_reduction_s(f, one, o["shards_in_domain"]))
+    reduction = reduction + expert * per_stage(quantised_reduction_s(f, one, o["expert_shards_in_domain"]))
+    return np.where(per_stage(gathers), gather, 0.0) + np.where(per_stage(reduces), reduction, 0.0)
+
+
+def optimizer_s(f: Facts, o: Outputs, stages: StageTable, zero_stage: Num) -> Num:
+    """The optimizer's own pass over what a rank owns, per stage."""
+    dense, expert = stage_params(f, o, stages)
+    owned = dense * per_stage(shard_share(zero_stage, 1, o["shards"]))
+    owned = owned + expert * per_stage(shard_share(zero_stage, 1, o["expert_shards"]))
+    seconds = owned * per_stage(memory_bound_s(f, f.cal.optimizer_traffic_bytes * f.work.optimizer_traffic))
+    if (f.work.newton_schulz > 0).any():
+        seconds = seconds + whole_matrices_s(f, o, stages, zero_stage)
+    return seconds
