@@ -289,7 +289,8 @@ def test_checker_and_rules_agree_where_both_speak(
         version=found["plan"]["framework_version"],
         optimizer=found["plan"]["optimizer"],
     )
-    as_plan = Plan.model_construct(**{**whole.model_dump(exclude_none=True), "layers_per_stage": whole.layers_per_stage or ()})
+    given = whole.model_dump(exclude_none=True)
+    as_plan = Plan.model_construct(**{**given, "layers_per_stage": whole.layers_per_stage or ()})
     layout = layout_of(as_plan, scenario.model.num_layers)
     if layout is None:
         assert slugs(found) or found["policy"]  # layers that no table can hold: the checker alone speaks
