@@ -9,6 +9,7 @@ from costmodel.facts import Facts
 from costmodel.memory import layers_of_kinds
 from costmodel.sharding import Sharding
 from costmodel.table import StageTable
+from costmodel.terms.data_parallel import exchanged_s
 from costmodel.terms.matrix_optimizer import MOMENTUM_WIRE_BYTES
 from costmodel.terms.quantisation import weights_s
 from costmodel.terms.state import shard_share
@@ -27,9 +28,7 @@ def whole_matrices_s(f: Facts, o: Outputs, stages: StageTable, zero_stage: Num) 
         sharded = per_stage((zero_stage >= 1) & (shards > 1)) > 0
         own = np.maximum(work_s * per_stage(shard_share(zero_stage, 1, shards)), per_stage(largest_s) * (work_s > 0))
         size = params * per_stage(MOMENTUM_WIRE_BYTES * (f.work.newton_schulz > 0))
-        gather = size * per_stage(o[f"{prefix}gather_s_per_byte"])
-        gather = gather + (size > 0) * per_stage(o[f"{prefix}gather_latency_s"])
-        return np.where(sharded, own + gather, work_s)
+        return np.where(sharded, own + exchanged_s(f, o, f"{prefix}gather", size), work_s)
 
     mixing = dense * per_stage(o["matrices_dense_s"]) + moe * per_stage(o["matrices_moe_s"])
     params = dense * per_stage(o["dense_layer_params"]) + moe * per_stage(o["moe_layer_params"])

@@ -240,7 +240,8 @@ def test_rows_of_several_clusters_take_each_its_own_curve() -> None:
 def test_gradients_of_each_stage_are_reduced_as_one_message_of_its_size() -> None:
     """The data-parallel term hands on the curve with its line; sizes come as ``(rows, stages)``."""
     facts = facts_of("dgx-h100")
-    axes = {"tp": 1, "cp": 1, "ep": 1, "etp": 1, "dp_shard": 8, "dp_replicate": 1, "zero_stage": 0}
+    neutral = dict.fromkeys(DATA_PARALLEL.axes, 0)
+    axes = neutral | {"tp": 1, "cp": 1, "ep": 1, "etp": 1, "dp_shard": 8, "dp_replicate": 1}
     outputs = DATA_PARALLEL.evaluate(facts, axes_of(**axes))
     sizes = num([[MIB, 30 * MIB, 0.0]])
     expected = all_reduce(facts, num(8), ONE).seconds(sizes)
