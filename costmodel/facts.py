@@ -20,6 +20,7 @@ from costmodel.curves import NO_CURVE, NO_CURVES, Curve, CurveBook
 from costmodel.errors import InvalidInput
 from costmodel.model_facts import UNBOUNDED, ModelFacts
 from costmodel.recipe_bytes import recipe_bytes
+from costmodel.recompute_modules import modules_code
 from costmodel.scenario import Scenario
 from costmodel.spec.cluster import SCALE_UP_KINDS, ClusterSpec
 from costmodel.spec.published_sweep import measured_on
@@ -72,6 +73,7 @@ class WorkFacts:
         quantise_alone: share of a pass that a tensor still needs whose kernel could write it quantised.
         saved_input_bytes: of one saved element that only products read again; ``saved_twice_bytes``: what is kept
             quantised of one whose 16-bit form is kept all the same.
+        usual_modules: code of what selective recompute runs again unless a plan names modules of its own.
     """
 
     seq_len: Num
@@ -96,10 +98,7 @@ class WorkFacts:
     saved_input_bytes: Num
     saved_twice_bytes: Num
     vocab_multiple: Num
-    recompute_norms: Num
-    recompute_activation: Num
-    recompute_attention: Num
-    recompute_latent: Num
+    usual_modules: Num
     sequence_parallel: Num
     fused_attention: Num
 
@@ -195,7 +194,7 @@ def _hardware_facts(scenario: Scenario, curve_set: int) -> HardwareFacts:
 def _work_facts(scenario: Scenario) -> WorkFacts:
     workload, framework = scenario.workload, scenario.framework
     precision, quantisation = workload.precision, workload.precision.quantisation
-    modules, of = set(framework.selective_modules), recipe_bytes(scenario)
+    of = recipe_bytes(scenario)
     lower, buckets = 1.0 - precision.kept_layer_share, framework.gradient_buckets
     element = float(precision.activation_bytes)
     saved = quantisation.copy_bytes if quantisation and framework.saves_quantised_inputs else None
@@ -224,10 +223,7 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
         saved_input_bytes=num(element if saved is None else lower * saved + (1.0 - lower) * element),
         saved_twice_bytes=num(0.0 if saved is None else lower * saved),
         vocab_multiple=num(framework.vocab_padding_multiple),
-        recompute_norms=num("layernorm" in modules),
-        recompute_activation=num("moe_act" in modules),
-        recompute_attention=num("core_attn" in modules),
-        recompute_latent=num("mla_up_proj" in modules),
+        usual_modules=num(modules_code(framework.selective_modules)),
         sequence_parallel=num(scenario.sequence_parallel),
         fused_attention=num(scenario.fused_attention),
     )

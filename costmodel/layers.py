@@ -153,9 +153,12 @@ def backward_cost(f: Facts, o: Outputs, recompute: Num) -> PassCost:
         "cp_comm": cp,
     }
     full, selective = recompute == RECOMPUTE_FULL, recompute == RECOMPUTE_SELECTIVE
-    again = f.work.recompute_norms * o["norm_s"] + f.work.recompute_attention * o["attention_core_s"]
-    again = again + f.work.recompute_latent * o["latent_up_s"]
-    again_moe = again + f.work.recompute_activation * o["expert_activation_s"]
+    again = o["again_layernorm"] * o["norm_s"] + o["again_core_attn"] * o["attention_core_s"]
+    again = again + o["again_mla_up_proj"] * o["latent_up_s"]
+    moe_again, rest_again = _block_again(f, o, forward.moe, "experts", o["again_moe"]), 1.0 - o["again_moe"]
+    again_moe = again + moe_again + rest_again * o["again_moe_act"] * o["expert_activation_s"]
+    again_moe = again_moe + rest_again * o["again_shared_experts"] * o["shared_mlp_s"]
+    again_dense = again + _block_again(f, o, forward.dense, "mlp", o["again_mlp"])
 
     def recomputed(whole: Parts, cheap: Num) -> Num:
         return np.where(full, total(whole), np.where(selective, cheap, 0.0))
@@ -170,12 +173,19 @@ def backward_cost(f: Facts, o: Outputs, recompute: Num) -> PassCost:
     }
     moe = moe | _quantised(o, "quantise_moe_backward_s")
     return PassCost(
-        dense=dense | {"recompute": recomputed(forward.dense, again)} | _host_bound(o, forward.dense, dense),
+        dense=dense | {"recompute": recomputed(forward.dense, again_dense)} | _host_bound(o, forward.dense, dense),
         moe=moe | {"recompute": recomputed(forward.moe, again_moe)} | _host_bound(o, forward.moe, moe),
         embedding={"embedding": o["embedding_s"]},
         head={"head": o["head_backward_s"]},
         mtp={"mtp": o["mtp_projection_s"] * BACKWARD_OVER_FORWARD},
     )
+
+
+def _block_again(f: Facts, o: Outputs, forward: Parts, name: str, named: Num) -> Num:
+    """Seconds to run the feed-forward block of a layer again, its exchanges among them, where it is named."""
+    of_attention = _tensor_exposed(f, o, o["tp_block_s"], o["attention_linear_s"])
+    exchanges = forward["tp_comm"] - of_attention + forward.get("ep_comm", np.zeros(()))
+    return named * (forward[name] + exchanges)
 
 
 def _quantised(o: Outputs, passes: str) -> Parts:

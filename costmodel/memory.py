@@ -6,10 +6,10 @@ import numpy as np
 
 from costmodel.arrays import Ints, Num, per_stage
 from costmodel.facts import Facts
+from costmodel.saved import kept_activations, mtp_layers_of_kind
 from costmodel.schedules import chunks_alive, chunks_held
 from costmodel.sharding import Sharding
 from costmodel.table import StageTable
-from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE
 from costmodel.terms.state import shard_share
 from costmodel.terms.term import Outputs
 
@@ -47,12 +47,6 @@ def layers_of_kinds(f: Facts, stages: StageTable) -> tuple[Num, Num]:
     return dense, stages.moe_layers + stages.has_head * mtp_layers_of_kind(f, moe=True)
 
 
-def mtp_layers_of_kind(f: Facts, *, moe: bool) -> Num:
-    """Layers of multi-token prediction by kind, beside the last stage's axis: they are of the model's last kind."""
-    has_moe = f.model.moe_layers > 0
-    return per_stage(np.where(has_moe == moe, f.model.mtp_layers * f.model.mtp_depth, 0.0))
-
-
 def stage_memory(
     f: Facts,
     o: Outputs,
@@ -60,6 +54,7 @@ def stage_memory(
     *,
     sharding: Sharding,
     recompute: Ints,
+    recompute_interval: Num,
     schedule: Ints,
     pp: Num,
     vpp: Num,
@@ -76,23 +71,12 @@ def stage_memory(
         of_experts = per_param * shard_share(stage, since, o["expert_shards"])
         return dense * per_stage(of_dense) + expert * per_stage(of_experts)
 
-    full, selective = recompute == RECOMPUTE_FULL, recompute == RECOMPUTE_SELECTIVE
-
-    def kept(kind: str) -> Num:
-        saved = np.where(selective, o[f"{kind}_selective_bytes"], o[f"{kind}_saved_bytes"])
-        return np.where(full, o["boundary_bytes"], saved)
-
     alive = chunks_alive(
         schedule[..., np.newaxis], per_stage(pp), per_stage(vpp), per_stage(num_microbatches), stages.index
     )
-    layers_of_head = stages.has_head * (mtp_layers_of_kind(f, moe=False) + mtp_layers_of_kind(f, moe=True))
-    mtp_kept = np.where(f.model.moe_layers > 0, kept("moe"), kept("dense"))
-    per_micro_batch = stages.dense_layers * per_stage(kept("dense")) + stages.moe_layers * per_stage(kept("moe"))
-    activations = alive * per_micro_batch / per_stage(chunks_held(schedule, vpp)) + layers_of_head * per_stage(mtp_kept)
-
-    dense_extra = (stages.dense_layers > 0) * per_stage(o["dense_saved_bytes"] - o["boundary_bytes"])
-    moe_extra = (stages.moe_layers > 0) * per_stage(o["moe_saved_bytes"] - o["boundary_bytes"])
-    workspace = per_stage(np.where(full, 1.0, 0.0)) * np.maximum(dense_extra, moe_extra)
+    held = chunks_held(schedule, vpp)
+    per_micro_batch, of_head, workspace = kept_activations(f, o, stages, recompute, recompute_interval, held)
+    activations = alive * per_micro_batch / per_stage(held) + of_head
 
     heads = stages.has_head * per_stage(1.0 + f.model.mtp_layers)
     logits = heads * per_stage(o["logits_bytes"]) + stages.has_head * 2.0 * per_stage(o["boundary_bytes"])

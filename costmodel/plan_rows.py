@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias
 
+from costmodel.recompute_modules import modules_code, modules_of, selective_modules
 from costmodel.scenario import Scenario
 from costmodel.schedules import placement_of
 from costmodel.spec.options import OPTIONS
-from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTE_MODULES, RECOMPUTES, SCHEDULES, Plan
+from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
 from costmodel.stages import Layout, layers_per_chunk, stages_of_chunks
 from costmodel.table import StageTable, layer_counts, mesh_size
 
@@ -47,17 +48,6 @@ def _modules_code(scenario: Scenario, plan: Plan) -> int:
     return modules_code(plan.recompute_modules)
 
 
-def modules_code(modules: Iterable[str]) -> int:
-    """The code of modules of one's own choice; names that no framework has stand for nothing."""
-    named = {RECOMPUTE_MODULES.index(module) for module in modules if module in RECOMPUTE_MODULES}
-    return sum(1 << place for place in named) or 1 << len(RECOMPUTE_MODULES)
-
-
-def _modules_of(scenario: Scenario, code: int) -> tuple[str, ...]:
-    named = tuple(module for place, module in enumerate(RECOMPUTE_MODULES) if code >> place & 1)
-    return named if code else selective_modules(scenario)
-
-
 def chunks_of_plan(plan: Plan) -> Chunks:
     """Layers of every chunk, also of a plan that has one chunk per device."""
     return plan.layers_per_chunk or tuple((layers,) for layers in plan.layers_per_stage)
@@ -76,7 +66,14 @@ def layout_of(plan: Plan, num_layers: int) -> Layout | None:
 def stages_of_plan(scenario: Scenario, plan: Plan) -> StageTable:
     """The stages of one plan, whatever layers it has: a table of one row."""
     _, dense_layers = layer_counts(scenario)
-    return StageTable.of([stages_of_chunks(chunks_of_plan(plan), dense_layers, placement_of(plan.schedule))])
+    again = plan.recomputed_layers_per_stage if recomputes_some(plan) else None
+    return StageTable.of([stages_of_chunks(chunks_of_plan(plan), dense_layers, placement_of(plan.schedule), again)])
+
+
+def recomputes_some(plan: Plan) -> bool:
+    """Whether how many layers run again is the plan's own choice: neither all under ``full`` nor none otherwise."""
+    usual = plan.layers_per_stage if plan.recompute == "full" else (0,) * len(plan.layers_per_stage)
+    return plan.recomputed_layers_per_stage != usual
 
 
 def plan_of(scenario: Scenario, row: Mapping[str, int], own_layers: Chunks | None = None) -> Plan:
@@ -116,7 +113,7 @@ def plan_of(scenario: Scenario, row: Mapping[str, int], own_layers: Chunks | Non
         layers_per_stage=layers,
         layers_per_chunk=chunks if row["vpp"] > 1 else None,
         recompute=recompute,
-        recompute_modules=_modules_of(scenario, row["recompute_modules"]) if recompute == "selective" else (),
+        recompute_modules=modules_of(scenario, row["recompute_modules"]) if recompute == "selective" else (),
         recomputed_layers_per_stage=layers if recompute == "full" else (0,) * len(layers),
         precision=scenario.workload.precision.name,
         optimizer=scenario.workload.optimizer.name,
@@ -125,13 +122,3 @@ def plan_of(scenario: Scenario, row: Mapping[str, int], own_layers: Chunks | Non
         framework_version=framework.version,
         **{option.name: option.decode(row[option.name]) for option in OPTIONS},
     )
-
-
-def selective_modules(scenario: Scenario) -> tuple[str, ...]:
-    """The framework's selective modules that this model has."""
-    absent = set()
-    if scenario.model.moe is None:
-        absent.add("moe_act")
-    if scenario.model.mla is None:
-        absent.add("mla_up_proj")
-    return tuple(module for module in scenario.framework.selective_modules if module not in absent)

@@ -13,7 +13,7 @@ gradient reduction and parameter gathering, O_s its optimizer step, and ``waitin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -32,13 +32,14 @@ from costmodel.layers import (
     total,
     weights_cost,
 )
-from costmodel.memory import mtp_layers_of_kind, stage_memory
+from costmodel.memory import stage_memory
 from costmodel.once_a_step import kept_weights_s
+from costmodel.saved import mtp_layers_of_kind
 from costmodel.schedules import waiting_s
 from costmodel.sharded_layers import with_sharded_parameters
 from costmodel.sharding import Sharding
 from costmodel.table import PlanTable, StageTable
-from costmodel.terms.activations import ACTIVATIONS
+from costmodel.terms.activations import ACTIVATIONS, AGAIN, RECOMPUTE_FULL, RECOMPUTE_NONE
 from costmodel.terms.attention import ATTENTION
 from costmodel.terms.communication import CONTEXT_PARALLEL, EXPERT_PARALLEL, PIPELINE_PARALLEL, TENSOR_PARALLEL
 from costmodel.terms.data_parallel import DATA_PARALLEL
@@ -63,6 +64,7 @@ TERMS: tuple[Term, ...] = (
     DATA_PARALLEL,
     PARAMETERS,
     ACTIVATIONS,
+    AGAIN,
     QUANTISATION_PASSES,
     MATRIX_OPTIMIZER,
 )
@@ -131,8 +133,7 @@ def predict(f: Facts, table: PlanTable, stages: StageTable) -> PredictionTable:
 def _predict_block(f: Facts, table: PlanTable, stages: StageTable) -> PredictionTable:
     o = evaluate_terms(f, table)
     sharding = Sharding.of(f, table)
-    forward, backward = _passes(f, o, table, sharding)
-    work = _Work(f, o, table, stages, forward, backward, sharding)
+    work = _Work(f, o, table, stages, sharding)
     memory = _memory(f, o, table, stages, sharding)
     return PredictionTable(step_time_s=work.step_time_s, peak_bytes=total(memory).max(axis=-1))
 
@@ -141,8 +142,7 @@ def predict_stages(f: Facts, table: PlanTable, stages: StageTable) -> StagePredi
     """The full breakdown."""
     o = evaluate_terms(f, table)
     sharding = Sharding.of(f, table)
-    forward, backward = _passes(f, o, table, sharding)
-    work = _Work(f, o, table, stages, forward, backward, sharding)
+    work = _Work(f, o, table, stages, sharding)
     memory = _memory(f, o, table, stages, sharding)
     return StagePrediction(
         step_time_s=work.step_time_s,
@@ -153,8 +153,8 @@ def predict_stages(f: Facts, table: PlanTable, stages: StageTable) -> StagePredi
     )
 
 
-def _passes(f: Facts, o: Mapping[str, Num], table: PlanTable, sharding: Sharding) -> tuple[PassCost, PassCost]:
-    passes = forward_cost(f, o), backward_cost(f, o, num(table["recompute"]))
+def _passes(f: Facts, o: Mapping[str, Num], recompute: Ints, sharding: Sharding) -> tuple[PassCost, PassCost]:
+    passes = forward_cost(f, o), backward_cost(f, o, num(recompute))
     return with_sharded_parameters(f, o, *passes, sharding)
 
 
@@ -165,6 +165,7 @@ def _memory(f: Facts, o: Mapping[str, Num], table: PlanTable, stages: StageTable
         stages,
         sharding=sharding,
         recompute=table["recompute"],
+        recompute_interval=num(table["recompute_interval"]),
         schedule=table["schedule"],
         pp=num(table["pp"]),
         vpp=num(table["vpp"]),
@@ -181,12 +182,18 @@ class _Work:
         o: Mapping[str, Num],
         table: PlanTable,
         stages: StageTable,
-        forward: PassCost,
-        backward: PassCost,
         sharding: Sharding,
     ) -> None:
         self.f, self.o, self.table, self.stages = f, o, table, stages
-        self.forward, self.backward = forward, backward
+        self.all_again = table["recompute"] == RECOMPUTE_FULL
+        self.again: PassCost | None = None
+        if stages.recomputed_dense is None:
+            self.forward, self.backward = _passes(f, o, table["recompute"], sharding)
+        else:
+            # Of one stage some layers run again and the others do as the policy says of them: two backward passes.
+            others = np.where(self.all_again, RECOMPUTE_NONE, table["recompute"])
+            self.forward, self.backward = _passes(f, o, others, sharding)
+            _, self.again = _passes(f, o, np.full_like(others, RECOMPUTE_FULL), sharding)
         pp, vpp = num(table["pp"]), num(table["vpp"])
         self.m = num(table["num_microbatches"])
         self.mtp_dense, self.mtp_moe = mtp_layers_of_kind(f, moe=False), mtp_layers_of_kind(f, moe=True)
@@ -195,39 +202,65 @@ class _Work:
         # A stage sends one activation forward and one gradient back for every chunk of every micro-batch.
         self.boundary = 2.0 * vpp * o["pp_boundary_s"] * share
         self.host = f.cal.fixed_microbatch_s + vpp * f.cal.fixed_chunk_s
-        ahead, back = self._stage(forward), self._stage(backward)
+        ahead, back = self._stage(self.forward), self._stage(self.backward, self.again)
         self.work = ahead + back + per_stage(self.boundary + self.host)
         # Of the mean device; half of what surrounds a micro-batch comes with each pass.
         around = (self.boundary + self.host) / 2.0
-        ahead_s, back_s, weights_s = (
-            (model_body_s(f, cost) + model_ends_s(f, cost)) / pp for cost in (forward, backward, weights_cost(o))
-        )
+        ahead_s, back_s = self._model(self.forward) / pp, self._model(self.backward, self.again) / pp
+        weights_s = self._model(weights_cost(o)) / pp
         self.waiting = waiting_s(
             table["schedule"], pp, vpp, forward=ahead_s + around, backward=back_s + around, weights=weights_s
         )
-        under = hiding_cost(forward, o, backward=False), hiding_cost(backward, o, backward=True)
-        windows = [np.maximum(self._stage(cost), 0.0) for cost in under]
-        self.reduction = exposed_exchanges_s(
-            f, o, stages, sharding, ahead=windows[0], back=windows[1], num_microbatches=self.m
-        )
+        under, under_back = hiding_cost(self.forward, o, backward=False), hiding_cost(self.backward, o, backward=True)
+        under_again = None if self.again is None else hiding_cost(self.again, o, backward=True)
+        windows = self._stage(under), self._stage(under_back, under_again)
+        ahead, back = (np.maximum(window, 0.0) for window in windows)
+        self.reduction = exposed_exchanges_s(f, o, stages, sharding, ahead=ahead, back=back, num_microbatches=self.m)
         self.optimizer = optimizer_s(f, o, stages, sharding.zero_stage)
         self.quantised_weights = kept_weights_s(f, o, stages, sharding)
         ends = per_stage(self.m) * self.work + self.reduction + self.optimizer + self.quantised_weights
         self.critical: Ints = ends.argmax(axis=-1)
         self.step_time_s: Num = ends.max(axis=-1) + self.waiting + f.cal.fixed_step_s
 
-    def _stage(self, cost: PassCost) -> Num:
-        """Seconds of one micro-batch on each stage."""
+    def _stage(self, cost: PassCost, again: PassCost | None = None) -> Num:
+        """Seconds of one micro-batch on each stage; ``again`` is the pass of layers that run forward again."""
         dense, moe, stages = per_stage(total(cost.dense)), per_stage(total(cost.moe)), self.stages
         embedding, head = per_stage(total(cost.embedding)), per_stage(total(cost.head))
         mtp = per_stage(total(cost.mtp)) + head
         predictors = self.mtp_dense * dense + self.mtp_moe * moe + per_stage(self.f.model.mtp_layers) * mtp
-        return stages.work_share * (
+        seconds = (
             stages.dense_layers * dense
             + stages.moe_layers * moe
             + stages.has_embedding * embedding
             + stages.has_head * (head + predictors)
         )
+        if again is not None and stages.recomputed_dense is not None and stages.recomputed_moe is not None:
+            dense_more, moe_more = self._more(cost, again)
+            seconds = seconds + stages.recomputed_dense * dense_more + stages.recomputed_moe * moe_more
+            # Layers of multi-token prediction follow the policy.
+            more = self.mtp_dense * dense_more + self.mtp_moe * moe_more
+            seconds = seconds + stages.has_head * per_stage(num(self.all_again)) * more
+        return stages.work_share * seconds
+
+    def _more(self, cost: PassCost, again: PassCost) -> tuple[Num, Num]:
+        """What a (dense, MoE) layer takes more that runs forward again."""
+        dense, moe = total(again.dense) - total(cost.dense), total(again.moe) - total(cost.moe)
+        return per_stage(dense), per_stage(moe)
+
+    def _model(self, cost: PassCost, again: PassCost | None = None) -> Num:
+        """Seconds of one micro-batch on all stages together."""
+        f, stages = self.f, self.stages
+        if again is None or stages.recomputed_dense is None or stages.recomputed_moe is None:
+            return model_body_s(f, cost) + model_ends_s(f, cost)
+        dense_more, moe_more = self._more(cost, again)
+        more = (
+            stages.is_own
+            * stages.work_share
+            * (stages.recomputed_dense * dense_more + stages.recomputed_moe * moe_more)
+        )
+        ends = np.where(self.all_again, model_ends_s(f, again), model_ends_s(f, cost))
+        summed: Num = model_body_s(f, cost) + more.sum(axis=-1) + ends
+        return summed
 
     def breakdown(self) -> dict[str, Num]:
         """Seconds by part on the critical device; what it waits is the bubble and the remainder by definition."""
@@ -237,17 +270,11 @@ class _Work:
             return np.broadcast_to(values, self.work.shape)[row, self.critical]
 
         parts: dict[str, Num] = {}
-        for cost in (self.forward, self.backward):
+        for cost, again in ((self.forward, None), (self.backward, self.again)):
             names = dict.fromkeys([*cost.dense, *cost.moe, *cost.embedding, *cost.head, *cost.mtp])
             for name in names:
-                only = PassCost(
-                    dense=_only(cost.dense, name),
-                    moe=_only(cost.moe, name),
-                    embedding=_only(cost.embedding, name),
-                    head=_only(cost.head, name),
-                    mtp=_only(cost.mtp, name),
-                )
-                seconds = self.m * at_critical(self._stage(only))
+                part = None if again is None else _part(again, name)
+                seconds = self.m * at_critical(self._stage(_part(cost, name), part))
                 parts[name] = parts.get(name, np.zeros(())) + seconds
         parts["pp_comm"] = self.m * self.boundary
         parts["dp_comm"] = parts.get("dp_comm", np.zeros(())) + at_critical(self.reduction)
@@ -261,5 +288,10 @@ class _Work:
         return parts
 
 
-def _only(parts: Parts, name: str) -> Parts:
-    return {name: parts[name]} if name in parts else {}
+def _part(cost: PassCost, name: str) -> PassCost:
+    """The same pass with one of its parts alone."""
+    kinds: dict[str, Parts] = {}
+    for field in fields(cost):
+        parts: Parts = getattr(cost, field.name)
+        kinds[field.name] = {name: parts[name]} if name in parts else {}
+    return PassCost(**kinds)

@@ -51,6 +51,7 @@ class StageKind:
         dense_layers, moe_layers: decoder layers by kind.
         has_embedding, has_head: whether the ends of the model live here.
         work_share: the share of the micro-batches that visit each of its layers: all, or half.
+        recomputed_dense, recomputed_moe: layers whose forward pass runs again; None where the plan's policy says it.
     """
 
     index: int
@@ -59,6 +60,8 @@ class StageKind:
     has_embedding: bool
     has_head: bool
     work_share: float = 1.0
+    recomputed_dense: int | None = None
+    recomputed_moe: int | None = None
 
 
 @lru_cache(maxsize=65536)
@@ -126,20 +129,32 @@ def stage_kinds(
 
 
 def stages_of_chunks(
-    chunks: Sequence[Sequence[int]], dense_layers: DenseLayers, placement: Placement = Placement.LOOP
+    chunks: Sequence[Sequence[int]],
+    dense_layers: DenseLayers,
+    placement: Placement = Placement.LOOP,
+    recomputed: Sequence[int] | None = None,
 ) -> tuple[StageKind, ...]:
-    """What each device holds when ``chunks[device][chunk]`` says the layers of every chunk."""
+    """What each device holds when ``chunks[device][chunk]`` says the layers of every chunk.
+
+    Args:
+        recomputed: how many layers of each device run their forward pass again, the first of every chunk (Megatron-Core
+            ``recompute_method`` block), spread over the chunks as evenly as these allow; None where all do or none.
+    """
     pp, vpp = len(chunks), len(chunks[0])
     way = sorted(
         (virtual_stage(placement, pp, device, chunk), device, chunk) for device in range(pp) for chunk in range(vpp)
     )
-    dense = [0] * pp
-    total = [0] * pp
+    again = None if recomputed is None else [_first_of_chunks(*of) for of in zip(chunks, recomputed, strict=True)]
+    dense, total = [0] * pp, [0] * pp
+    dense_again, total_again = [0] * pp, [0] * pp
     start = 0
     for _, device, chunk in way:
         count = chunks[device][chunk]
         dense[device] += _dense_among(dense_layers, start, count)
         total[device] += count
+        if again is not None:
+            dense_again[device] += _dense_among(dense_layers, start, again[device][chunk])
+            total_again[device] += again[device][chunk]
         start += count
     last = way[-1][1]
     found = tuple(
@@ -149,6 +164,8 @@ def stages_of_chunks(
             moe_layers=total[device] - dense[device],
             has_embedding=device == 0,
             has_head=device == last,
+            recomputed_dense=None if again is None else dense_again[device],
+            recomputed_moe=None if again is None else total_again[device] - dense_again[device],
         )
         for device in range(pp)
     )
@@ -165,9 +182,28 @@ def _both_ways(stages: Sequence[StageKind]) -> tuple[StageKind, ...]:
             has_embedding=own.has_embedding or other.has_embedding,
             has_head=own.has_head or other.has_head,
             work_share=0.5,
+            recomputed_dense=_sum_of(own.recomputed_dense, other.recomputed_dense),
+            recomputed_moe=_sum_of(own.recomputed_moe, other.recomputed_moe),
         )
         for own, other in zip(stages, reversed(stages), strict=True)
     )
+
+
+def _sum_of(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+def _first_of_chunks(layers: Sequence[int], recomputed: int) -> list[int]:
+    """Recomputed layers of each chunk of a device: as even as its chunks' layers allow, the first chunks first."""
+    found, left = [0] * len(layers), recomputed
+    while left > 0:
+        open_ = [chunk for chunk, count in enumerate(layers) if found[chunk] < count]
+        if not open_:
+            break
+        for chunk in open_[:left]:
+            found[chunk] += 1
+        left -= min(left, len(open_))
+    return found
 
 
 def _dense_among(dense_layers: DenseLayers, start: int, count: int) -> int:

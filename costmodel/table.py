@@ -94,7 +94,11 @@ class PlanTable:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StageTable:
-    """What the stages of each plan hold: arrays of shape ``(rows, stages)``; padding repeats a row's first stage."""
+    """What the stages of each plan hold: arrays of shape ``(rows, stages)``; padding repeats a row's first stage.
+
+    ``recomputed_dense`` and ``recomputed_moe`` say how many of a stage's layers run their forward pass again; None, for
+    all rows at once, where a row's policy says it of all its layers. Rows that say it have all their stages.
+    """
 
     index: Num
     dense_layers: Num
@@ -102,12 +106,16 @@ class StageTable:
     has_embedding: Num
     has_head: Num
     work_share: Num
+    recomputed_dense: Num | None = None
+    recomputed_moe: Num | None = None
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[StageKind]]) -> StageTable:
         """Pad to the longest row."""
         width = max((len(row) for row in rows), default=1)
         padded = [list(row) + [row[0]] * (width - len(row)) for row in rows]
+
+        counted = any(stage.recomputed_dense is not None for row in padded for stage in row)
 
         def column(name: str) -> Num:
             return num([[getattr(stage, name) for stage in row] for row in padded]).reshape(len(padded), width)
@@ -119,6 +127,8 @@ class StageTable:
             has_embedding=column("has_embedding"),
             has_head=column("has_head"),
             work_share=column("work_share"),
+            recomputed_dense=column("recomputed_dense") if counted else None,
+            recomputed_moe=column("recomputed_moe") if counted else None,
         )
 
     def take(self, rows: Ints) -> StageTable:
@@ -130,7 +140,15 @@ class StageTable:
             has_embedding=self.has_embedding[rows],
             has_head=self.has_head[rows],
             work_share=self.work_share[rows],
+            recomputed_dense=None if self.recomputed_dense is None else self.recomputed_dense[rows],
+            recomputed_moe=None if self.recomputed_moe is None else self.recomputed_moe[rows],
         )
+
+    @property
+    def is_own(self) -> Num:
+        """1 for a stage of its row, 0 for what only pads it."""
+        place = np.arange(self.index.shape[-1])
+        return num((self.index > 0) | (place == 0))
 
 
 def layer_counts(scenario: Scenario) -> tuple[int, DenseLayers]:

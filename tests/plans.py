@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from costmodel.checker import check_plan
+from costmodel.recompute_modules import modules_of
 from costmodel.rules.rule import as_columns
 from costmodel.scenario import Scenario
 from costmodel.schedules import placement_of
@@ -40,6 +41,8 @@ def finished(scenario: Scenario, row: dict[str, int], **changes: Any) -> Plan:
     }
     usual = usual_options(as_columns(row))
     fields |= {option.name: option.decode(row.get(option.name, int(usual[option.name]))) for option in OPTIONS}
+    if row.get("recompute_modules") and fields["recompute"] == "selective":
+        fields["recompute_modules"] = modules_of(scenario, row["recompute_modules"])
     return Plan.model_construct(**(fields | changes))
 
 

@@ -171,5 +171,6 @@ def lossless(facts: Facts) -> Facts:
 
 
 def axes_of(**values: float) -> Axes:
-    """Axes for one term, as columns of one row."""
-    return Axes({axis: np.array([value], dtype=np.float64) for axis, value in values.items()})
+    """Axes for one term, as columns of one row; modules are those that the framework recomputes."""
+    given = {"recompute_modules": 0.0} | values
+    return Axes({axis: np.array([value], dtype=np.float64) for axis, value in given.items()})

@@ -27,6 +27,11 @@ _NEEDED: Mapping[str, tuple[str, Callable[[ModelSpec], bool]]] = {
 
 def _recompute(plan: Plan, scenario: Scenario) -> Findings:
     framework, model = scenario.framework, scenario.model
+    if plan.recompute_interval > 1:
+        if plan.recompute != "full":
+            yield "recompute_interval_is_of_whole_layers", f"{plan.recompute_interval} layers under {plan.recompute}"
+        if framework.rules and not framework.has("recompute_uniform"):
+            yield "recompute_interval_known", f"{plan.recompute_interval} layers a checkpoint in {framework.title}"
     if plan.recompute == "selective" and not framework.selective_modules:
         yield "recompute_known", f"{framework.title} has no selective recompute"
         return
@@ -53,6 +58,8 @@ def _offload(plan: Plan, scenario: Scenario) -> Findings:
     if plan.offload != "none" and known is not None and plan.offload not in known:
         offered = ", ".join(known) or "no offload"
         yield "offload_known", f"offload {plan.offload}: {framework.title} {framework.version} has {offered}"
+    if plan.offload != "none" and not scenario.cluster.host_bandwidth_bytes_per_s:
+        yield "offload_needs_host_link", f"offload {plan.offload} on {scenario.cluster.name}, its host link is unknown"
 
 
 RECOMPUTE_AND_OFFLOAD_PARTS = (_recompute, _offload)

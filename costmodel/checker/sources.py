@@ -6,7 +6,11 @@ from collections.abc import Mapping
 
 _CATALOG = "the framework's file in costmodel/catalog/frameworks"
 
-_EVERYWHERE: Mapping[str, str] = {"offload_known": _CATALOG, "recompute_modules_known": _CATALOG}
+_EVERYWHERE: Mapping[str, str] = {
+    "offload_known": _CATALOG,
+    "recompute_modules_known": _CATALOG,
+    "recompute_interval_known": _CATALOG,
+}
 
 _MEGATRON = "megatron-core 0.16.1 (PyPI) megatron/core/"
 _OWN: Mapping[str, Mapping[str, str]] = {

@@ -6,6 +6,7 @@ import numpy as np
 
 from costmodel.arrays import Bools
 from costmodel.rules import shared
+from costmodel.rules.offload import ACCELERATE_OFFLOAD_RULES
 from costmodel.rules.rule import PlanColumns, Rule, divisible_rule
 from costmodel.scenario import Scenario
 
@@ -107,4 +108,5 @@ ACCELERATE_RULES: tuple[Rule, ...] = (
     ),
     shared.a2a_heads_divisible_by_cp(_ULYSSES + ":147"),
     shared.a2a_kv_heads_match_cp(_ULYSSES + ":149"),
+    *ACCELERATE_OFFLOAD_RULES,
 )

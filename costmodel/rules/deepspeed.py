@@ -9,6 +9,7 @@ import numpy as np
 
 from costmodel.arrays import Bools
 from costmodel.rules import shared
+from costmodel.rules.offload import DEEPSPEED_OFFLOAD_RULES
 from costmodel.rules.rule import PlanColumns, Row, Rule, divisible_rule
 from costmodel.scenario import Scenario
 
@@ -123,4 +124,5 @@ DEEPSPEED_RULES: tuple[Rule, ...] = (
     ),
     shared.a2a_heads_divisible_by_cp(_ULYSSES + ":147"),
     shared.a2a_kv_heads_match_cp(_ULYSSES + ":149"),
+    *DEEPSPEED_OFFLOAD_RULES,
 )

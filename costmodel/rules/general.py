@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.arrays import Bools
+from costmodel.rules.offload import OFFLOAD_RULES
 from costmodel.rules.pipeline import PIPELINE_RULES
+from costmodel.rules.recompute import RECOMPUTE_RULES
 from costmodel.rules.rule import ARITHMETIC, CATALOG, OWN, PlanColumns, Row, Rule, divisible_rule
 from costmodel.scenario import Scenario
-from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES
+from costmodel.spec.plan import CP_COMM_TYPES
 from costmodel.table import mesh_size
 
 MESH = ("tp", "cp", "dp", "pp")
-SELECTIVE = RECOMPUTES.index("selective")
 
 
 def _enough_devices(scenario: Scenario, columns: PlanColumns) -> Bools:
@@ -116,10 +117,6 @@ def _expert_parallel_known(scenario: Scenario, columns: PlanColumns) -> Bools:
     return np.asarray((columns["ep"] == 1) & (columns["etp"] == 1) | scenario.framework.expert_parallel)
 
 
-def _recompute_known(scenario: Scenario, columns: PlanColumns) -> Bools:
-    return np.asarray((columns["recompute"] != SELECTIVE) | bool(scenario.framework.selective_modules))
-
-
 GENERAL_RULES: tuple[Rule, ...] = (
     Rule(
         name="enough_devices",
@@ -217,11 +214,6 @@ GENERAL_RULES: tuple[Rule, ...] = (
         source=OWN + "a plan is listed once",
         policy=True,
     ),
-    Rule(
-        name="recompute_known",
-        axes=("recompute",),
-        holds=_recompute_known,
-        reason=lambda s, _: f"recompute selective: {s.framework.title} recomputes a layer whole or not at all",
-        source=CATALOG,
-    ),
+    *RECOMPUTE_RULES,
+    *OFFLOAD_RULES,
 )

@@ -11,6 +11,7 @@ from costmodel.arrays import Bools
 from costmodel.rules import shared
 from costmodel.rules.megatron_model import MEGATRON_MODEL_RULES
 from costmodel.rules.megatron_pipeline import MEGATRON_PIPELINE_RULES
+from costmodel.rules.offload import MEGATRON_OFFLOAD_RULES
 from costmodel.rules.rule import PlanColumns, Row, Rule, divisible_rule
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import CP_COMM_TYPES, CpCommType
@@ -171,4 +172,5 @@ MEGATRON_RULES: tuple[Rule, ...] = (
         source=_PARALLEL_STATE + ", initialize_model_parallel: expert dp % num_distributed_optimizer_instances; "
         "megatron-core 0.13.0 (PyPI) megatron/core/parallel_state.py:1278, 0.12.0 hasn't it",
     ),
+    *MEGATRON_OFFLOAD_RULES,
 )

@@ -42,6 +42,7 @@ class Rule:
         with_feature, without_feature: a feature that a version has to have, or to lack, for the rule to apply.
         policy: whether the planner merely lists no such plans, while frameworks run them.
         refused_with_feature: a feature of the frameworks that refuse such plans all the same.
+        asked_for: an option at whose usual value the rule holds, whatever the other axes are.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Rule:
     without_feature: str | None = None
     policy: bool = False
     refused_with_feature: str | None = None
+    asked_for: str | None = None
 
     def applies_to(self, framework: FrameworkSpec) -> bool:
         """Whether this version of the framework has the rule."""

@@ -57,7 +57,11 @@ def _as_asked_by(framework: FrameworkSpec, rule: Rule) -> Rule:
 
 
 def broken(scenario: Scenario, row: Row) -> tuple[tuple[Rule, str], ...]:
-    """The rules that one plan breaks, each with its reason; empty when the plan is legal."""
+    """The rules that one plan breaks, each with its reason; empty when the plan is legal.
+
+    Options that the row leaves out are the usual ones.
+    """
+    row = PlanTable.of_rows([row]).row(0)
     columns = as_columns(row)
     failing = (rule for rule in rules_for(scenario.framework) if not rule.holds(scenario, columns).all())
     return tuple((rule, rule.reason(scenario, row)) for rule in failing)

@@ -9,6 +9,7 @@ import numpy as np
 
 from costmodel.arrays import Bools, Ints
 from costmodel.rules import shared
+from costmodel.rules.offload import TORCHTITAN_OFFLOAD_RULES
 from costmodel.rules.rule import PlanColumns, Row, Rule, as_columns, divisible_rule
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import SCHEDULES
@@ -191,4 +192,5 @@ TORCHTITAN_RULES: tuple[Rule, ...] = (
         when=lambda _, c: c["schedule"] == _INTERLEAVED,
         source=_SCHEDULES + ":2938",
     ),
+    *TORCHTITAN_OFFLOAD_RULES,
 )

@@ -62,9 +62,6 @@ def recompute_of(text: str) -> tuple[Recompute | None, tuple[str, ...] | None, t
     if policy != "selective":
         return policy, None, tuple(notes)
     modules = tuple(str(w.means) for w in words_of("recompute", "modules") if re.search(w.pattern, listed))
-    unpriced = [p for p in document()["recompute"]["unpriced_modules"] if re.search(p, listed)]
-    if unpriced:
-        notes.append(f"recompute {text!r}: whole MLPs or experts have no selective price yet and count as kept")
     return policy, modules if listed else None, tuple(notes)
 
 
@@ -74,7 +71,7 @@ def _listed_modules(text: str) -> str:
     _, colon, named = lowered.partition(":")
     if colon:
         return named
-    known = [word.pattern for word in words_of("recompute", "modules")] + document()["recompute"]["unpriced_modules"]
+    known = [word.pattern for word in words_of("recompute", "modules")]
     parts = [part for part in re.split(r"[^a-z_]+", lowered) if part]
     return lowered if parts and all(any(re.fullmatch(p, part) for p in known) for part in parts) else ""
 

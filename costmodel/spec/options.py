@@ -15,6 +15,7 @@ import numpy as np
 
 from costmodel.arrays import Ints
 from costmodel.errors import InvalidInput, UnknownName
+from costmodel.spec.plan import RECOMPUTE_MODULES
 
 Usual: TypeAlias = Callable[[Mapping[str, Ints]], Ints]
 
@@ -184,6 +185,18 @@ class AnyOf(Option):
         return self.encode(named)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Modules(AnyOf):
+    """Modules to recompute; 0 stands for those of the framework, which a flag calls ``usual``."""
+
+    def read(self, text: str) -> int:
+        if text.strip().lower() == "usual":
+            return 0
+        if text.strip().lower() == "none":
+            raise UnknownName(self.name, text, ("usual", *self.words))
+        return super().read(text)
+
+
 OFFLOADS = ("none", "optimizer", "activations", "parameters")
 RESHARD_AFTER = ("forward", "backward", "step")
 GRADIENT_SYNCS = ("step", "microbatch")
@@ -218,7 +231,12 @@ OPTIONS: tuple[Option, ...] = (
 """All of them; ``Plan`` says what each means."""
 
 OPTION_NAMES: tuple[str, ...] = tuple(option.name for option in OPTIONS)
-BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
+MODULES = Modules(name="recompute_modules", words=RECOMPUTE_MODULES)
+"""What selective recompute names: like an option, but what a plan says by default is its framework's own."""
+CHOICES: tuple[Option, ...] = (*OPTIONS, MODULES)
+"""What a search can be told of: all options, and the modules."""
+CHOICE_NAMES: tuple[str, ...] = tuple(option.name for option in CHOICES)
+BY_NAME: Mapping[str, Option] = {option.name: option for option in CHOICES}
 
 
 def usual_options(columns: Mapping[str, Ints], names: tuple[str, ...] = OPTION_NAMES) -> dict[str, Ints]:

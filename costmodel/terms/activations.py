@@ -1,4 +1,4 @@
-"""Saved activations of one layer for one micro-batch, by what is recomputed.
+"""Saved activations of one layer for one micro-batch, by what is recomputed, and what selective recompute runs again.
 
 Counted tensor by tensor, so that a GPT block without gating, with dropout and 16-bit activations gives the published
 ``34 s b h`` (+ ``5 a s^2 b`` without a fused attention core), its tensor-parallel form ``s b h (10 + 24/t + 5 a s /
@@ -7,13 +7,16 @@ Counted tensor by tensor, so that a GPT block without gating, with dropout and 1
 
 from __future__ import annotations
 
+import numpy as np
+
 from costmodel.arrays import Num
 from costmodel.facts import Facts
+from costmodel.recompute_modules import is_named
 from costmodel.spec.plan import RECOMPUTES
 from costmodel.terms import shapes
 from costmodel.terms.term import Axes, Outputs, Term
 
-RECOMPUTE_SELECTIVE, RECOMPUTE_FULL = RECOMPUTES.index("selective"), RECOMPUTES.index("full")
+RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL = (RECOMPUTES.index(name) for name in ("none", "selective", "full"))
 
 
 def block_bytes_per_token(
@@ -66,19 +69,20 @@ def _layer(f: Facts, x: Axes) -> Outputs:
     up = shapes.up_projections(f)
     dense_in, dense_out = model.mlp_share * up * model.ffn / x.tp, model.mlp_share * model.ffn / x.tp
     # An expert saves its permuted input, the up-projections' outputs and the activation's output, per routed copy.
-    shared = (up + 1.0) * model.shared_ffn / x.tp
-    expert_in = model.mlp_share * (routed * (model.expert_hidden + up * model.expert_ffn / x.etp) + shared)
+    shared = model.mlp_share * (up + 1.0) * model.shared_ffn / x.tp
+    expert_in = model.mlp_share * routed * (model.expert_hidden + up * model.expert_ffn / x.etp)
     expert_out = model.mlp_share * routed * model.expert_ffn / x.etp
 
     scores = score_matrix_bytes_per_token(heads=shapes.heads(f, x), seq_len=f.work.seq_len)
     scores = scores * (1.0 - f.work.fused_attention) * model.attention_share
 
-    def saved(kind_in: Num, kind_out: Num, selective: bool) -> Num:
-        keep_norms = 1.0 - f.work.recompute_norms if selective else 1.0
-        keep_latent = 1.0 - f.work.recompute_latent * model.is_mla if selective else 1.0
+    def again(module: str) -> Num:
+        return is_named(x.recompute_modules, f.work.usual_modules, module)
+
+    def saved(kind_in: Num, kind_out: Num, norms: Num | float, latents: Num | float, core: Num | float) -> Num:
         per_token = block_bytes_per_token(
             hidden=model.hidden,
-            qkv_width=qkv * keep_latent + latent,
+            qkv_width=qkv * (1.0 - latents) + latent,
             output_width=output,
             ffn_input_width=kind_in,
             ffn_width=kind_out,
@@ -86,22 +90,50 @@ def _layer(f: Facts, x: Axes) -> Outputs:
             element_bytes=element,
             input_bytes=f.work.saved_input_bytes,
             twice_bytes=f.work.saved_twice_bytes,
-            norms_saved=keep_norms,
+            norms_saved=1.0 - norms,
             sub_blocks=shapes.sub_blocks(f),
         )
-        keep_scores = 1.0 - f.work.recompute_attention if selective else 1.0
-        return t * (per_token + scores * keep_scores) * f.cal.activation_coefficient
+        return t * (per_token + scores * (1.0 - core)) * f.cal.activation_coefficient
 
+    norms, latents, core = again("layernorm"), again("mla_up_proj") * model.is_mla, again("core_attn")
+    mlp, moe = 1.0 - again("mlp"), 1.0 - again("moe")
+    shared_kept, act_kept = moe * (1.0 - again("shared_experts")), moe * (1.0 - again("moe_act"))
+
+    def back_at_once(*dropped: Num) -> Num:
+        """Bytes of the module that is back in memory, the largest at the worst: they come back one after another."""
+        narrow = f.work.saved_input_bytes
+        of_both = (norms * narrow * model.hidden / shards, latents * qkv * element, core * scores)
+        most: Num = np.maximum.reduce(np.broadcast_arrays(*of_both, *dropped))
+        return t * most * f.cal.activation_coefficient
+
+    of_mlp = (1.0 - mlp) * (dense_in * element + dense_out * f.work.saved_input_bytes)
+    of_moe = (1.0 - moe) * ((expert_in + shared) * element + expert_out * f.work.saved_input_bytes)
+    of_shared = (1.0 - shared_kept) * shared * element
+    of_act = (1.0 - act_kept) * expert_out * f.work.saved_input_bytes
     boundary = t * model.hidden * element / shards
     return {
-        "dense_saved_bytes": saved(dense_in, dense_out, selective=False),
-        "dense_selective_bytes": saved(dense_in, dense_out, selective=True),
-        "moe_saved_bytes": saved(expert_in, expert_out, selective=False),
-        "moe_selective_bytes": saved(expert_in, expert_out * (1.0 - f.work.recompute_activation), selective=True),
+        "dense_saved_bytes": saved(dense_in, dense_out, 0.0, 0.0, 0.0),
+        "dense_selective_bytes": saved(dense_in * mlp, dense_out * mlp, norms, latents, core),
+        "dense_back_bytes": back_at_once(of_mlp),
+        "moe_saved_bytes": saved(expert_in + shared, expert_out, 0.0, 0.0, 0.0),
+        "moe_selective_bytes": saved(
+            expert_in * moe + shared * shared_kept, expert_out * act_kept, norms, latents, core
+        ),
+        "moe_back_bytes": back_at_once(of_moe, of_shared, of_act),
         "boundary_bytes": boundary,
         # Dispatch and combine each hold a send and a receive buffer of the routed copies.
         "dispatch_bytes": (model.moe_layers > 0) * 4.0 * t * routed * model.expert_hidden * element / x.etp,
     }
 
 
-ACTIVATIONS = Term(name="activations", axes=("tp", "cp", "etp", "micro_batch_size"), evaluate=_layer)
+ACTIVATIONS = Term(
+    name="activations", axes=("tp", "cp", "etp", "micro_batch_size", "recompute_modules"), evaluate=_layer
+)
+
+
+def _again(f: Facts, x: Axes) -> Outputs:
+    modules = ("core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts")
+    return {f"again_{name}": is_named(x.recompute_modules, f.work.usual_modules, name) for name in modules}
+
+
+AGAIN = Term(name="again", axes=("recompute_modules",), evaluate=_again)

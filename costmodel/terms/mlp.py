@@ -56,6 +56,7 @@ def _experts(f: Facts, x: Axes) -> Outputs:
     permute = memory_bound_s(f, 4.0 * routed * f.model.expert_hidden * f.work.activation_bytes)
     share = f.model.mlp_share
     return {
+        "shared_mlp_s": share * shared,
         "expert_mlp_s": share * (grouped * f.cal.grouped_gemm_factor + shared + router),
         "expert_activation_s": share * (_activation_s(f, routed * f.cal.expert_imbalance, width) + permute),
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from costmodel.plan_rows import Chunks, selective_modules
+from costmodel.plan_rows import Chunks
+from costmodel.recompute_modules import selective_modules
 from costmodel.rules import rules_for
 from costmodel.rules.layouts import LAYOUT_AXES
 from costmodel.rules.rule import as_columns

@@ -1,10 +1,6 @@
 """What a legal plan takes and needs, exactly where the cost model has it, between bounds where it does not.
 
-The cost model recomputes all layers of a policy or none, and offloads nothing.
-A plan that recomputes some of its layers is priced by mixing: seconds and bytes of a stage are linear in the layers
-that run twice, but for the workspace of the recomputation, which is there or not, and for the part of the gradient
-reduction that nothing hides. That part shrinks as the backward pass grows and never below one layer's bucket: it is
-convex, so mixing charges it with at most what it is without recomputation. Everything else gets bounds, and no price.
+Some modules can be named for recompute whose tensors no term counts: such plans get bounds, and no price.
 """
 
 from __future__ import annotations
@@ -18,12 +14,13 @@ import numpy as np
 from costmodel.arrays import Num, num
 from costmodel.facts import Facts
 from costmodel.layers import total
-from costmodel.plan_rows import encode, layout_of, selective_modules, stages_of_plan
-from costmodel.predict import StagePrediction, predict_stages
+from costmodel.plan_rows import encode, layout_of, recomputes_some, stages_of_plan
+from costmodel.predict import predict_stages
+from costmodel.recompute_modules import NOT_PRICED
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import RECOMPUTES, Plan
 from costmodel.stages import Layout
-from costmodel.table import PlanTable, StageTable, layer_counts
+from costmodel.table import PlanTable, StageTable
 from planner.search.answer import in_words
 
 Json = dict[str, Any]
@@ -66,11 +63,8 @@ def price(scenario: Scenario, plan: Plan) -> Pricing:
     why_not = _not_priced(scenario, plan)
     if why_not:
         return _bounded(scenario, facts, plan, row, stages, why_not)
-    if _recomputes_some(plan):
-        full, share = _mixed(facts, plan, row, stages), sum(plan.recomputed_layers_per_stage) / _layers(plan)
-    else:
-        full = predict_stages(facts, PlanTable.of_rows([row]), stages)
-        share = float(plan.recompute == "full")
+    full = predict_stages(facts, PlanTable.of_rows([row]), stages)
+    share = sum(plan.recomputed_layers_per_stage) / max(sum(plan.layers_per_stage), 1)
     (prediction,) = in_words(scenario, PlanTable.of_rows([row]), full, num([share]))
     memory = {name: term[0] for name, term in full.memory.items()}
     step, bytes_ = float(full.step_time_s[0]), total(memory)
@@ -79,93 +73,31 @@ def price(scenario: Scenario, plan: Plan) -> Pricing:
     )
 
 
-def _layers(plan: Plan) -> int:
-    return sum(plan.layers_per_stage)
-
-
 def recomputes_like_no_other(scenario: Scenario, plan: Plan) -> bool:
-    """Whether the plan recomputes as no plan of the search does: some layers, or modules of its own choice."""
-    return _recomputes_some(plan) or _recomputes_in_part(scenario, plan)
+    """Whether the plan recomputes as no plan of the search does: some layers, or modules that have no price."""
+    return recomputes_some(plan) or bool(_without_price(plan))
 
 
-def _recomputes_some(plan: Plan) -> bool:
-    return plan.recompute == "full" and plan.recomputed_layers_per_stage != plan.layers_per_stage
+def _without_price(plan: Plan) -> tuple[str, ...]:
+    """Recomputed modules that no term counts."""
+    return tuple(module for module in plan.recompute_modules if module in NOT_PRICED)
 
 
 def _not_priced(scenario: Scenario, plan: Plan) -> tuple[str, ...]:
     found: list[str] = []
     if plan.offload != "none":
         found.append(f"offload {plan.offload}")
-    if _recomputes_in_part(scenario, plan):
-        found.append(_recomputed_part(scenario, plan))
+    modules = _without_price(plan)
+    if modules:
+        found.append(f"selective recompute of {', '.join(modules)}")
     return tuple(found)
-
-
-def _recomputes_in_part(scenario: Scenario, plan: Plan) -> bool:
-    if plan.recompute == "selective":
-        other_modules = set(plan.recompute_modules) != set(selective_modules(scenario))
-        return other_modules or any(plan.recomputed_layers_per_stage)
-    layers, dense_layers = layer_counts(scenario)
-    uniform = dense_layers in (0, layers) and scenario.model.num_mtp_layers == 0
-    return _recomputes_some(plan) and not uniform
-
-
-def _recomputed_part(scenario: Scenario, plan: Plan) -> str:
-    if plan.recompute == "full":
-        return "full recompute of some layers of a model whose layers differ in kind"
-    if any(plan.recomputed_layers_per_stage):
-        return "selective recompute beside recomputed layers"
-    usual = ", ".join(selective_modules(scenario)) or "nothing"
-    return f"selective recompute of {', '.join(plan.recompute_modules) or 'nothing'} (what is priced is {usual})"
-
-
-def _mixed(facts: Facts, plan: Plan, row: dict[str, int], stages: StageTable) -> StagePrediction:
-    """The price of a plan that recomputes some layers, each stage between what it is with none and with all."""
-    layers, again = num(plan.layers_per_stage), num(plan.recomputed_layers_per_stage)
-    # A stage without layers recomputes none.
-    share, share_of_all = again / np.maximum(layers, 1.0), float(again.sum() / layers.sum())
-    # A table whose every row has one stage gives each stage's own seconds instead of the slowest one's.
-    single = StageTable(
-        index=stages.index.T,
-        dense_layers=stages.dense_layers.T,
-        moe_layers=stages.moe_layers.T,
-        has_embedding=stages.has_embedding.T,
-        has_head=stages.has_head.T,
-        work_share=stages.work_share.T,
-    )
-
-    def priced(recompute: int) -> StagePrediction:
-        return predict_stages(facts, PlanTable.of_rows([row | {"recompute": recompute}] * plan.pp), single)
-
-    none, full = priced(_NONE), priced(_FULL)
-
-    def between(low: Num, high: Num, weight: Num | float) -> Num:
-        return low + weight * (high - low)
-
-    zero = np.zeros(plan.pp)
-    # What a device waits follows the mean work of all of them.
-    time = {
-        name: between(none.time.get(name, zero), full.time.get(name, zero), share_of_all if name == "bubble" else share)
-        for name in dict.fromkeys([*none.time, *full.time])
-    }
-    ends = total(time)
-    critical = int(ends.argmax())
-    memory = {name: between(term[:, 0], full.memory[name][:, 0], share) for name, term in none.memory.items()}
-    memory["recompute_workspace"] = np.where(again > 0, full.memory["recompute_workspace"][:, 0], 0.0)
-    return StagePrediction(
-        step_time_s=ends[critical : critical + 1],
-        peak_bytes=np.array([total(memory).max()]),
-        time={name: np.broadcast_to(part, zero.shape)[critical : critical + 1] for name, part in time.items()},
-        memory={name: term[np.newaxis, :] for name, term in memory.items()},
-        critical_stage=np.array([critical]),
-    )
 
 
 def _bounded(
     scenario: Scenario, facts: Facts, plan: Plan, row: dict[str, int], stages: StageTable, why_not: tuple[str, ...]
 ) -> Pricing:
     """Between recomputing nothing and everything, where that is open, and less what is offloaded."""
-    policies = (_NONE, _FULL) if _recomputes_in_part(scenario, plan) else (row["recompute"],)
+    policies = (_NONE, _FULL) if _without_price(plan) else (row["recompute"],)
     table = PlanTable.of_rows([row | {"recompute": policy} for policy in policies])
     full = predict_stages(facts, table, stages.take(np.zeros(len(policies), dtype=np.int64)))
     least = total(full.memory).min(axis=0)

@@ -12,8 +12,9 @@ from costmodel.facts import Facts
 from costmodel.fingerprint import calibration_id, cost_model_version, plan_id, scenario_id
 from costmodel.flops import recomputed_flops_per_token, selectively_recomputed_flops_per_token
 from costmodel.layers import total
-from costmodel.plan_rows import plan_of, selective_modules
+from costmodel.plan_rows import plan_of
 from costmodel.predict import StagePrediction, predict_stages
+from costmodel.recompute_modules import modules_of
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import RECOMPUTES
 from costmodel.table import PlanTable, stage_table
@@ -47,7 +48,7 @@ def in_words(scenario: Scenario, table: PlanTable, full: StagePrediction, recomp
         step = float(full.step_time_s[index])
         provenance, error = certainty_of(scenario, table.row(index))
         devices, pp = int(table.devices_used[index]), int(table["pp"][index])
-        again = _recomputed_flops_per_token(scenario, int(table["recompute"][index]), float(recomputed[index]))
+        again = _recomputed_flops_per_token(scenario, table.row(index), float(recomputed[index]))
         used = utilisation(scenario, step_time_s=step, devices=devices, recomputed_flops_per_token=again)
         found.append(
             {
@@ -72,11 +73,13 @@ def in_words(scenario: Scenario, table: PlanTable, full: StagePrediction, recomp
     return found
 
 
-def _recomputed_flops_per_token(scenario: Scenario, recompute: int, share: float) -> float:
+def _recomputed_flops_per_token(scenario: Scenario, row: dict[str, int], share: float) -> float:
     model, seq_len = scenario.model, scenario.workload.seq_len
-    if RECOMPUTES[recompute] == "selective":
-        return selectively_recomputed_flops_per_token(model, seq_len, selective_modules(scenario))
-    return recomputed_flops_per_token(model, seq_len, share)
+    again = recomputed_flops_per_token(model, seq_len, share)
+    if RECOMPUTES[row["recompute"]] != "selective":
+        return again
+    modules = modules_of(scenario, row["recompute_modules"])
+    return again + (1.0 - share) * selectively_recomputed_flops_per_token(model, seq_len, modules)
 
 
 def status_of(outcome: Outcome) -> str:

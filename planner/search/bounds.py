@@ -46,7 +46,6 @@ def row_table(request: SearchRequest, rows: Columns, cp_comm_type: int = 0) -> P
         "layout": one * int(Layout.EVEN),
         "schedule": one * SCHEDULES.index("1f1b"),
         "cp_comm_type": np.where(rows["cp"] > 1, cp_comm_type, 0),
-        "recompute_modules": one * 0,
     }
     columns |= option_columns(request, columns)
     return PlanTable(columns={axis: columns[axis] for axis in AXES})

@@ -13,8 +13,10 @@ from itertools import product
 import numpy as np
 
 from costmodel.arrays import Bools, Ints
+from costmodel.errors import InvalidInput
 from costmodel.rules import Rule
-from costmodel.spec.options import BY_NAME, OPTION_NAMES, OPTIONS, Option
+from costmodel.spec.options import BY_NAME, CHOICE_NAMES, CHOICES, Option
+from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE
 from planner.search.request import SearchRequest
 from planner.search.space import recompute_policies
 
@@ -31,14 +33,30 @@ def _domain(request: SearchRequest, option: Option) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def option_choices(request: SearchRequest) -> tuple[tuple[int, ...], ...]:
-    """The combinations that are tried: a code, or ``USUAL``, for each of ``OPTIONS``."""
-    return tuple(product(*(_domain(request, option) for option in OPTIONS)))
+    """The combinations that are tried: a code, or ``USUAL``, for each of ``CHOICES``."""
+    return tuple(product(*(_domain(request, option) for option in CHOICES)))
 
 
 @lru_cache(maxsize=256)
 def policies(request: SearchRequest) -> tuple[tuple[int, int], ...]:
-    """Every recompute policy with every combination of options, the policies that recompute least first."""
-    return tuple(product(recompute_policies(request), range(len(option_choices(request)))))
+    """Every recompute policy with every combination of options, the policies that recompute least first.
+
+    Modules are named under ``selective`` only, and only whole layers are recomputed several at once.
+
+    Raises:
+        InvalidInput: pins leave none.
+    """
+    choices, found = option_choices(request), list[tuple[int, int]]()
+    modules, interval = CHOICE_NAMES.index("recompute_modules"), CHOICE_NAMES.index("recompute_interval")
+    for policy, place in product(recompute_policies(request), range(len(choices))):
+        names = choices[place][modules] not in (USUAL, 0)
+        several = choices[place][interval] not in (USUAL, 1)
+        if (policy == RECOMPUTE_SELECTIVE or not names) and (policy == RECOMPUTE_FULL or not several):
+            found.append((policy, place))
+    if not found:
+        said = "recompute_modules go with recompute=selective, recompute_interval with recompute=full"
+        raise InvalidInput("pin", request.constraints.describe(), said)
+    return tuple(found)
 
 
 def policy_columns(request: SearchRequest, places: Ints) -> tuple[Ints, Ints]:
@@ -48,13 +66,13 @@ def policy_columns(request: SearchRequest, places: Ints) -> tuple[Ints, Ints]:
 
 
 def option_columns(
-    request: SearchRequest, columns: Mapping[str, Ints], names: tuple[str, ...] = OPTION_NAMES
+    request: SearchRequest, columns: Mapping[str, Ints], names: tuple[str, ...] = CHOICE_NAMES
 ) -> dict[str, Ints]:
     """The named options of rows that have ``options`` and whatever the usual ones follow from."""
     choices = option_choices(request)
     found: dict[str, Ints] = {}
     for name in names:
-        place = OPTION_NAMES.index(name)
+        place = CHOICE_NAMES.index(name)
         codes = [choice[place] for choice in choices]
         usual = BY_NAME[name].usual_of(columns)
         if set(codes) == {USUAL}:
@@ -71,6 +89,14 @@ def axes_read(rule: Rule) -> tuple[str, ...]:
     for axis in rule.axes:
         found += ["options", *BY_NAME[axis].reads] if axis in BY_NAME else [axis]
     return tuple(dict.fromkeys(found))
+
+
+def is_asked(request: SearchRequest, rule: Rule) -> bool:
+    """Whether a rule on some option can fail at all: not where no plan of the search has another than the usual one."""
+    if rule.asked_for is None:
+        return True
+    place = CHOICE_NAMES.index(rule.asked_for)
+    return any(choice[place] != USUAL for choice in option_choices(request))
 
 
 def holds(request: SearchRequest, rule: Rule, columns: Mapping[str, Ints]) -> Bools:

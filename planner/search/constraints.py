@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from costmodel.errors import InvalidInput, UnknownName
-from costmodel.spec.options import BY_NAME, OPTION_NAMES
+from costmodel.spec.options import BY_NAME, CHOICE_NAMES
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
 
 WORDS: Mapping[str, tuple[str, ...]] = {
@@ -41,7 +41,7 @@ ALIASES: Mapping[str, str] = {
     "cp_comm": "cp_comm_type",
     "devices": "devices_used",
 }
-KEYS: tuple[str, ...] = (*NUMBERS, *WORDS, *OPTION_NAMES)
+KEYS: tuple[str, ...] = (*NUMBERS, *WORDS, *CHOICE_NAMES)
 _LARGEST = 1_000_000_000
 _MOST_SHOWN = 12
 

@@ -17,7 +17,7 @@ import numpy as np
 from costmodel.arrays import Bools, Ints, distinct
 from costmodel.rules import Rule, rules_for
 from costmodel.spec.options import BY_NAME
-from planner.search.choices import axes_read, holds, option_columns, policies
+from planner.search.choices import axes_read, holds, is_asked, option_columns, policies
 from planner.search.request import SearchRequest
 from planner.search.space import (
     MESH_AXES,
@@ -89,7 +89,7 @@ def eliminate(request: SearchRequest, meshes: Columns) -> Elimination:
     """Check every candidate mesh against every rule of the framework."""
     scenario = request.scenario
     result = Elimination(legal=np.ones(len(meshes["tp"]), dtype=np.bool_))
-    rules = rules_for(scenario.framework)
+    rules = tuple(rule for rule in rules_for(scenario.framework) if is_asked(request, rule))
     for rule in rules:
         if set(axes_read(rule)) <= set(MESH_AXES):
             broken = ~np.broadcast_to(rule.holds(scenario, meshes), result.legal.shape)

@@ -15,7 +15,7 @@ from costmodel.table import AXES, PlanTable, layer_counts, stage_table
 from planner.search.choices import policies
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
-from planner.search.space import Columns, legal_zero_stages, recompute_policies
+from planner.search.space import Columns, legal_zero_stages
 
 _NEAREST = 50
 _MESHES_IN_A_BLOCK = 20_000
@@ -74,7 +74,7 @@ def _take(meshes: Columns, rows: Ints) -> Columns:
 
 def _usually_leanest(request: SearchRequest, f: Facts, meshes: Columns) -> LeanestPlans:
     """Most recompute, everything sharded over all replicas, the plainest layout of the fewest chunks."""
-    most = recompute_policies(request)[-1]
+    most = policies(request)[-1][0]
     lean_policies = [place for place, (recompute, _) in enumerate(policies(request)) if recompute == most]
     rows, of_row = _every_policy(request, meshes, lean_policies)
     high = legal_zero_stages(request)[-2:]

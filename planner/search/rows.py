@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.arrays import Ints, constant, distinct, taken
+from costmodel.arrays import Ints, distinct, taken
 from costmodel.table import AXES, PlanTable
 from costmodel.terms.communication import P2P
 from planner.search.choices import option_columns, policy_columns
@@ -87,6 +87,5 @@ def expand(
     columns = {axis: taken(column, source) for axis, column in rows.items()}
     columns |= dict(zip(STAGE_AXES, np.ascontiguousarray(np.concatenate(chosen_stages).T), strict=True))
     columns["cp_comm_type"] = np.concatenate(chosen_exchanges)
-    columns["recompute_modules"] = constant(0, len(source))
     columns |= option_columns(request, columns)
     return PlanTable(columns={axis: columns[axis] for axis in AXES}), source

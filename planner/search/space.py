@@ -235,6 +235,6 @@ def recompute_policies(request: SearchRequest) -> tuple[int, ...]:
 
     A pinned one that it hasn't stays, so that the rule can be named.
     """
-    modules = request.scenario.framework.selective_modules
+    modules = request.scenario.framework.selective_modules or request.constraints.pinned("recompute_modules")
     offered = [code for code, policy in enumerate(RECOMPUTES) if policy != "selective" or modules]
     return request.constraints.needed("recompute", offered)

@@ -19,6 +19,7 @@ from costmodel.rules.selection import RULE_SETS
 from costmodel.scenario import Scenario
 from costmodel.schedules import placement_of
 from costmodel.spec.model import ModelSpec
+from costmodel.spec.options import OFFLOADS
 from costmodel.spec.plan import SCHEDULES, Plan
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import BASE_AXES, PlanTable
@@ -121,7 +122,10 @@ def questions(draw: st.DrawFn, framework: str) -> Scenario:
         cluster=draw(st.sampled_from(["dgx-h100", "dgx-h100", "tpu-v5p"])),
         optimizer=draw(st.sampled_from(["adamw", "adamw", "muon"])),
     )
-    return scenario.model_copy(update={"framework": spec.model_copy(update=offers)})
+    cluster = (
+        scenario.cluster.model_copy(update={"host_bandwidth_bytes_per_s": None}) if kind == 3 else scenario.cluster
+    )
+    return scenario.model_copy(update={"framework": spec.model_copy(update=offers), "cluster": cluster})
 
 
 def mostly(usual: list[int], odd: list[int]) -> st.SearchStrategy[int]:
@@ -159,7 +163,10 @@ def rows(draw: st.DrawFn, scenario: Scenario) -> dict[str, int]:
         "num_microbatches": max(scenario.workload.global_batch_size // (size * dp), 1),
         "recompute": draw(st.integers(0, 2)),
         "schedule": draw(mostly([INTERLEAVED], IN_A_V) if vpp > 1 else mostly([ONE_F_ONE_B], [DUALPIPE])),
+        "offload": draw(mostly([0], [1, 2, 3])),
+        "recompute_interval": draw(mostly([1], [4])),
     }
+    row["recompute_modules"] = draw(st.sampled_from([0, 1, 2, 14, 80, 384])) if row["recompute"] == 1 else 0
     for axis in draw(st.lists(st.sampled_from(BASE_AXES), max_size=2)):
         limits = {
             "cp_comm_type": (0, 2),
@@ -206,6 +213,12 @@ def test_the_checker_and_the_rules_agree_on_random_plans(framework: str) -> None
     # A layout that can't be made has exactly two chunks more than layers: too rare to be drawn, test_rules.py has it.
     # Neither is one model at one version, which has a test below.
     rare = {"layout_feasible", "latent_attention_without_tensor_parallelism"}
+    if not spec.selective_modules:
+        rare |= {"recompute_modules_known", "recompute_modules_in_model"}
+    if "recompute_uniform" in spec.features:
+        rare |= {"recompute_interval_known"}
+    if len(spec.known_offloads() or ()) == len(OFFLOADS) - 1:
+        rare |= {"offload_known"}
     if framework in RULE_SETS:
         assert at_any_version - set(seen) <= rare, "rules that no plan broke"
 

@@ -9,7 +9,7 @@ import pytest
 
 from costmodel.errors import InvalidInput
 from costmodel.plan_rows import encode, plan_of
-from costmodel.spec.options import BY_NAME
+from costmodel.spec.options import BY_NAME, OPTION_NAMES
 from costmodel.spec.plan import Plan
 from costmodel.spec.plan_draft import PlanDraft
 from costmodel.stages import Layout
@@ -37,7 +37,8 @@ USUAL = plan_row(256, dp=64)
 
 
 def test_every_option_is_a_field_of_plans_and_drafts() -> None:
-    assert set(BY_NAME) == set(UNUSUAL)
+    assert set(OPTION_NAMES) == set(UNUSUAL)
+    assert set(BY_NAME) == {*OPTION_NAMES, "recompute_modules"}
     assert set(BY_NAME) <= set(Plan.model_fields) & set(PlanDraft.model_fields)
 
 
@@ -74,6 +75,20 @@ def test_what_is_no_value_is_refused_by_name(name: str, text: str) -> None:
     with pytest.raises(InvalidInput) as error:
         BY_NAME[name].read(text)
     assert name in str(error.value)
+
+
+def test_modules_are_those_of_the_framework_or_named() -> None:
+    modules = BY_NAME["recompute_modules"]
+    assert modules.read("usual") == 0
+    plan = plan_of(SCENARIO, USUAL | {"recompute": 1, "recompute_modules": modules.read("core_attn+mlp")})
+    assert plan.recompute_modules == ("core_attn", "mlp")
+    assert encode(SCENARIO, plan, Layout.EVEN)["recompute_modules"] == modules.encode(("mlp", "core_attn"))
+    # What the framework does by itself has no code of its own.
+    usual = plan_of(SCENARIO, USUAL | {"recompute": 1})
+    assert encode(SCENARIO, usual, Layout.EVEN)["recompute_modules"] == 0
+    for text in ("none", "mlp+heads"):
+        with pytest.raises(InvalidInput, match="recompute_modules"):
+            modules.read(text)
 
 
 def test_gradients_that_are_sharded_are_reduced_after_every_micro_batch() -> None:

@@ -9,13 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from costmodel.catalog.cluster_catalog import load_cluster
 from costmodel.catalog.framework_catalog import framework_names, load_framework
 from costmodel.errors import UnknownName
+from costmodel.recompute_modules import modules_code
 from costmodel.rules import Rule, broken, broken_by, legal_mask, rules_for
 from costmodel.rules.general import GENERAL_RULES
 from costmodel.rules.megatron import MEGATRON_RULES
 from costmodel.rules.rule import as_columns
 from costmodel.scenario import Scenario
+from costmodel.spec.base import FrozenMap
+from costmodel.spec.cluster import ClusterSpec
+from costmodel.spec.options import OFFLOADS
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import PlanTable
@@ -26,6 +31,10 @@ GPIPE = SCHEDULES.index("gpipe")
 DUALPIPE = SCHEDULES.index("dualpipe")
 ALL_GATHER = CP_COMM_TYPES.index("all_gather")
 A2A = CP_COMM_TYPES.index("a2a")
+
+SELECTIVE, FULL = RECOMPUTES.index("selective"), RECOMPUTES.index("full")
+CORE, NORMS, MOE_ACT = (modules_code([name]) for name in ("core_attn", "layernorm", "moe_act"))
+NO_HOST_LINK = load_cluster("dgx-h100").model_copy(update={"host_bandwidth_bytes_per_s": None})
 
 BASE = {
     "tp": 2,
@@ -44,13 +53,18 @@ BASE = {
     "num_microbatches": 16,
     "recompute": 0,
     "schedule": SCHEDULES.index("1f1b"),
+    "offload": 0,
+    "recompute_modules": 0,
+    "recompute_interval": 1,
 }
 
 
-def scenario_of(model: str = "llama-3-8b", version: str = "0.16", **how: Any) -> Scenario:
+def scenario_of(
+    model: str = "llama-3-8b", version: str = "0.16", cluster: str | ClusterSpec = "dgx-h100", **how: Any
+) -> Scenario:
     """128 sequences of 8192 on 64 H100s under one version of Megatron-Core."""
     return scenarios.scenario_of(
-        model, "dgx-h100", 64, 128, 8192, version=version, calibration=scenarios.UNCALIBRATED, **how
+        model, cluster, 64, 128, 8192, version=version, calibration=scenarios.UNCALIBRATED, **how
     )
 
 
@@ -317,6 +331,58 @@ CASES = {
         fails={"etp": 1},
         reason="etp 1 must be tp 2: Megatron-Core 0.9 cuts experts as everything else",
     ),
+    "recompute_modules_known": Case(
+        scenario={"version": "0.11"},
+        passes={"recompute": SELECTIVE, "recompute_modules": CORE},
+        fails={"recompute": SELECTIVE, "recompute_modules": CORE | NORMS},
+        reason="recompute_modules layernorm: Megatron-Core 0.11 has core_attn",
+    ),
+    "recompute_modules_in_model": Case(
+        passes={"recompute": SELECTIVE, "recompute_modules": CORE | NORMS},
+        fails={"recompute": SELECTIVE, "recompute_modules": CORE | MOE_ACT},
+        reason="recompute_modules moe_act: llama-3-8b has no experts",
+    ),
+    "recompute_interval_is_of_whole_layers": Case(
+        passes={"recompute": FULL, "recompute_interval": 4},
+        fails={"recompute": SELECTIVE, "recompute_interval": 4},
+        reason="recompute_interval 4 with recompute selective, must be full",
+    ),
+    "recompute_interval_known": Case(
+        scenario={"features": FrozenMap({})},
+        legal_scenario={"features": load_framework("megatron-core").features},
+        passes={"recompute": FULL, "recompute_interval": 4},
+        fails={"recompute": FULL, "recompute_interval": 4},
+        reason="recompute_interval 4: Megatron-Core checkpoints every layer by itself",
+    ),
+    "offload_known": Case(
+        scenario={"version": "0.11"},
+        passes={"offload": OFFLOADS.index("activations"), "pp": 1},
+        fails={"offload": OFFLOADS.index("optimizer")},
+        reason="offload optimizer: Megatron-Core 0.11 has activations",
+    ),
+    "offload_needs_host_link": Case(
+        scenario={"cluster": NO_HOST_LINK},
+        legal_scenario={"cluster": load_cluster("dgx-h100")},
+        passes={"offload": OFFLOADS.index("optimizer")},
+        fails={"offload": OFFLOADS.index("optimizer")},
+        reason="offload optimizer: dgx-h100 gives no host_bandwidth_bytes_per_s to price it with",
+    ),
+    "activation_offload_without_pipeline": Case(
+        passes={"offload": OFFLOADS.index("activations"), "pp": 1},
+        fails={"offload": OFFLOADS.index("activations")},
+        reason="offload activations with pp 4, must be 1",
+    ),
+    "activation_offload_without_recompute": Case(
+        passes={"offload": OFFLOADS.index("activations")},
+        fails={"offload": OFFLOADS.index("activations"), "recompute": FULL},
+        reason="offload activations with recompute full, must be none",
+    ),
+    "optimizer_offload_is_precision_aware": Case(
+        passes={"offload": OFFLOADS.index("optimizer")},
+        fails={"offload": OFFLOADS.index("optimizer"), "zero_stage": 0, "dp_replicate": 8, "dp_shard": 1},
+        reason="offload optimizer needs --use-precision-aware-optimizer, which needs a sharded optimizer: zero_stage 0 "
+        "must be 1 to 3",
+    ),
 }
 
 
@@ -516,6 +582,7 @@ def test_policy_is_what_some_framework_runs() -> None:
         "every_stage_has_a_layer": [True, False],
         "chunks_within_layers": [True, True],
         "cp_comm_type_canonical": [True, True],
+        "offload_needs_host_link": [True, True],
     }
     assert all(rule.source.startswith("planner: ") for rule in GENERAL_RULES if rule.policy)
     assert not any(rule.policy for rule in MEGATRON_RULES)

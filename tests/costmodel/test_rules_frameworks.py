@@ -11,6 +11,7 @@ import pytest
 from costmodel.catalog.framework_catalog import framework_names, load_framework
 from costmodel.rules import broken, rules_for
 from costmodel.rules.general import GENERAL_RULES
+from costmodel.rules.offload import ACTIVATIONS, OPTIMIZER, PARAMETERS
 from costmodel.rules.rule import as_columns
 from costmodel.rules.selection import RULE_SETS
 from costmodel.scenario import Scenario
@@ -356,6 +357,32 @@ CASES = {
         passes={"cp": 4, "cp_comm_type": A2A},
         fails={"cp": 8, "cp_comm_type": A2A},
         reason="num_kv_heads 8 % (tp * cp) 16 = 8, must be 0",
+    ),
+    ("deepspeed", "optimizer_offload_is_sharded"): Case(
+        passes={"offload": OPTIMIZER},
+        fails=NO_ZERO | {"offload": OPTIMIZER},
+        reason="offload optimizer with zero_stage 0, must be 1 to 3",
+    ),
+    ("deepspeed", "parameter_offload_is_sharded"): Case(
+        passes={"offload": PARAMETERS, "zero_stage": 3},
+        fails={"offload": PARAMETERS, "zero_stage": 2},
+        reason="offload parameters with zero_stage 2, must be 3",
+    ),
+    ("deepspeed", "activation_offload_of_checkpoints"): Case(
+        passes={"offload": ACTIVATIONS, "recompute": 2},
+        fails={"offload": ACTIVATIONS, "recompute": 0},
+        reason="offload activations with recompute none, must be full",
+    ),
+    ("torchtitan", "parameter_offload_is_sharded"): Case(
+        scenario={"version": "0.2"},
+        passes={"offload": PARAMETERS, "zero_stage": 3},
+        fails=NO_ZERO | {"offload": PARAMETERS},
+        reason="offload parameters with zero_stage 0, must be 2 or 3",
+    ),
+    ("accelerate", "parameter_offload_is_sharded"): Case(
+        passes={"offload": PARAMETERS, "zero_stage": 3},
+        fails={"offload": PARAMETERS, "zero_stage": 0},
+        reason="offload parameters with zero_stage 0, must be 2 or 3",
     ),
 }
 

@@ -91,11 +91,13 @@ def test_a_format_that_the_device_lacks_falls_back_to_one_that_it_has() -> None:
         ("sel", "selective", None),
         ("selective:core_attn", "selective", ("core_attn",)),
         ("selective:moe_act+layernorm", "selective", ("layernorm", "moe_act")),
-        ("selective:mlp+mla_up_proj", "selective", ("mla_up_proj",)),
+        ("selective:mlp+mla_up_proj", "selective", ("mla_up_proj", "mlp")),
         ("core_attn", "selective", ("core_attn",)),
         ("layernorm+moe_act", "selective", ("layernorm", "moe_act")),
         ("[moe_act, mla_up_proj]", "selective", ("moe_act", "mla_up_proj")),
-        ("moe", "selective", ()),
+        ("moe", "selective", ("moe",)),
+        ("moe+layernorm", "selective", ("layernorm", "moe")),
+        ("selective:shared_experts", "selective", ("shared_experts",)),
         ("selective activation checkpointing", "selective", None),
         ("granularity: whatever", None, None),
         ("", None, None),
@@ -107,7 +109,7 @@ def test_recompute(text: str, policy: str | None, modules: tuple[str, ...] | Non
     assert (found, named) == (policy, modules)
 
 
-@pytest.mark.parametrize("text", ["", "what the yaml says", "full-5-layers(block)", "offload", "selective:mlp"])
+@pytest.mark.parametrize("text", ["", "what the yaml says", "full-5-layers(block)", "offload"])
 def test_what_recompute_leaves_open_is_said(text: str) -> None:
     assert words.recompute_of(text)[2]
 

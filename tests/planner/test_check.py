@@ -242,8 +242,6 @@ def test_recomputing_some_layers_lies_between_none_and_all(tmp_path: Path) -> No
     ("given", "because"),
     [
         ({"offload": "optimizer"}, "offload optimizer"),
-        ({"recompute_modules": ["core_attn"]}, "selective recompute of core_attn"),
-        ({"recompute": "selective", "recomputed_layers_per_stage": [4, 0, 0, 0]}, "selective recompute beside"),
     ],
 )
 def test_what_has_no_price_says_so(tmp_path: Path, given: dict[str, Any], because: str) -> None:
