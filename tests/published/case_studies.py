@@ -134,7 +134,8 @@ def searched(cases: list[Case]) -> str:
         time = time_differences(own, best["prediction"])
         memory = memory_difference_bytes(own, best["prediction"])
         gain = best["prediction"]["step_time_s"] / own["step_time_s"] - 1
-        overlap = "overlap" if best["intervals_overlap"] else "do not overlap"
+        # Nothing is compared with a plan that does not fit.
+        overlap = {True: "overlap", False: "do not overlap", None: "are not compared"}[best["intervals_overlap"]]
         told = in_words(axes, time, memory)
         lines.append(f"- **{case.name}**: {gain:+.1%} step time (the intervals {overlap}); {told}.")
     return "\n".join(lines) + "\n"
@@ -165,9 +166,9 @@ def check_page(page: str, tables: Tables) -> None:
 
 def main() -> None:
     """Write the tables of all pages."""
-    from tests.published import test_case_llama3, test_case_megatron
+    from tests.published import test_case_deepseek, test_case_llama3, test_case_megatron
 
-    for module in (test_case_llama3, test_case_megatron):
+    for module in (test_case_llama3, test_case_megatron, test_case_deepseek):
         path = PAGES / module.PAGE
         path.write_text(filled(path.read_text(encoding="utf-8"), module.TABLES), encoding="utf-8")
 
