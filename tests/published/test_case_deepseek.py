@@ -1,8 +1,8 @@
 """DeepSeek-V3 on 2,048 H800 (arXiv 2412.19437): DualPipe over 16 stages, experts over 64 devices, ZeRO-1, fp8, no TP.
 
-Published are GPU-hours: 180K for a trillion tokens, 2.664M for the 14.8T of pre-training, 2.788M with the extension of the
-context and post-training (table 1). A step of 15,360 sequences of 4,096 tokens is what that comes to. Micro-batches and
-the layers of a stage are not published; one sequence and a lighter last stage are ours.
+Published are GPU-hours: 180K for a trillion tokens, 2.664M for the 14.8T of pre-training, 2.788M with the extension of
+the context and post-training (table 1). A step of 15,360 sequences of 4,096 tokens is what that comes to. Micro-batches
+and the layers of a stage are not published; one sequence and a lighter last stage are ours.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ TABLES = {
 def test_the_published_hours_are_one_number() -> None:
     """180K hours a trillion tokens and 2.664M for 14.8T; 3.7 days a trillion on 2,048 devices (section 1)."""
     assert gpu_hours(RUN.step_time_s) == pytest.approx(2.664e6, rel=1e-9)
-    assert HOURS_PER_TRILLION / DEVICES / 24 == pytest.approx(3.7, abs=0.05)
-    assert 2.664e6 + 0.119e6 + 0.005e6 == pytest.approx(2.788e6)
+    days = HOURS_PER_TRILLION / DEVICES / 24
+    assert days == pytest.approx(3.7, abs=0.05)
 
 
 def test_the_plan_is_legal_and_has_no_tensor_parallelism() -> None:
