@@ -67,4 +67,19 @@ def _offload(plan: Plan, scenario: Scenario) -> Findings:
         yield "activation_offload_of_checkpoints", f"offload activations with recompute {plan.recompute}, must be full"
 
 
-DEEPSPEED_PARTS = (_pipeline, _sharding, _experts, _ulysses, _offload)
+def _exchanges(plan: Plan, scenario: Scenario) -> Findings:
+    framework = scenario.framework
+    if plan.zero_stage >= 2 and plan.gradient_sync == "step" and not framework.has("coalesced_reduction"):
+        yield "gradients_accumulate_sharded", f"gradient_sync step under stage {plan.zero_stage} in {framework.version}"
+    if not plan.zero_plus:
+        return
+    grouped = {"hpz", "qgz"} & set(plan.zero_plus)
+    if grouped and plan.ep > 1 and framework.has("auto_ep"):
+        yield "zero_plus_without_experts", f"{', '.join(sorted(grouped))} with ep {plan.ep}"
+    if grouped and (plan.tp > 1 or plan.cp > 1):
+        yield "second_copy_without_model_parallelism", f"{', '.join(sorted(grouped))} with tp {plan.tp}, cp {plan.cp}"
+    if plan.dp_replicate > 1 and not framework.has("mics_removed"):
+        yield "second_copy_without_replicas", f"{', '.join(plan.zero_plus)} with {plan.dp_replicate} replicas"
+
+
+DEEPSPEED_PARTS = (_pipeline, _sharding, _experts, _ulysses, _offload, _exchanges)

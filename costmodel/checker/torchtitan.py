@@ -79,4 +79,9 @@ def _offload(plan: Plan, scenario: Scenario) -> Findings:
         yield "parameter_offload_is_sharded", "offload parameters with zero_stage 0, must be 2 or 3"
 
 
-TORCHTITAN_PARTS = (_shapes, _mesh, _experts, _pipeline, _offload)
+def _gathers(plan: Plan, scenario: Scenario) -> Findings:
+    if plan.reshard_after == "step" and plan.pp == 1:
+        yield "parameters_stay_in_pipelines_alone", "reshard_after step without a pipeline"
+
+
+TORCHTITAN_PARTS = (_shapes, _mesh, _experts, _pipeline, _offload, _gathers)

@@ -11,11 +11,14 @@ from costmodel.arrays import Bools
 from costmodel.rules import shared
 from costmodel.rules.offload import DEEPSPEED_OFFLOAD_RULES
 from costmodel.rules.rule import PlanColumns, Row, Rule, divisible_rule
+from costmodel.rules.sharding import zero_plus_bits, zero_plus_words
 from costmodel.scenario import Scenario
+from costmodel.spec.options import GRADIENT_SYNCS
 
 _OLD = "deepspeed 0.18.2 (PyPI) deepspeed/"
 _NEW = "deepspeed 0.19.8 (PyPI) deepspeed/"
 _ULYSSES = _NEW + "runtime/sequence_parallel/ulysses_sp.py"
+EVERY_MICRO_BATCH = GRADIENT_SYNCS.index("microbatch")
 
 
 def _experts_fit(scenario: Scenario, columns: PlanColumns) -> Bools:
@@ -114,6 +117,48 @@ DEEPSPEED_RULES: tuple[Rule, ...] = (
         ),
         with_feature="auto_ep",
         source=_NEW + "runtime/engine.py:2214-2231",
+    ),
+    Rule(
+        name="zero_plus_without_experts",
+        axes=("ep", "zero_plus"),
+        holds=lambda _, c: np.asarray((c["ep"] == 1) | (c["zero_plus"] & zero_plus_bits("hpz", "qgz") == 0)),
+        reason=lambda _, row: (
+            f"zero_plus {zero_plus_words(row)} with ep {row['ep']}: AutoEP under stage 3 has neither qgz nor hpz"
+        ),
+        with_feature="auto_ep",
+        source=_NEW + "runtime/engine.py:2222-2227",
+    ),
+    Rule(
+        name="second_copy_without_model_parallelism",
+        axes=("tp", "cp", "zero_plus"),
+        holds=lambda _, c: np.asarray((c["tp"] * c["cp"] == 1) | (c["zero_plus"] & zero_plus_bits("hpz", "qgz") == 0)),
+        reason=lambda _, row: (
+            f"zero_plus {zero_plus_words(row)} with tp {row['tp']} and cp {row['cp']}: the groups inside a node are of "
+            "consecutive ranks, whatever else these share"
+        ),
+        source=_NEW + "utils/groups.py:741-763, 943-950",
+    ),
+    Rule(
+        name="second_copy_without_replicas",
+        axes=("dp_replicate", "zero_plus"),
+        holds=lambda _, c: np.asarray((c["dp_replicate"] == 1) | (c["zero_plus"] == 0)),
+        reason=lambda _, row: (
+            f"zero_plus {zero_plus_words(row)} with dp_replicate {row['dp_replicate']}: MiCS has its own class of "
+            "parameters, which knows none of it"
+        ),
+        without_feature="mics_removed",
+        source=_OLD + "runtime/zero/mics.py, MiCS_Init",
+    ),
+    Rule(
+        name="gradients_accumulate_sharded",
+        axes=("zero_stage", "gradient_sync"),
+        holds=lambda _, c: np.asarray((c["zero_stage"] < 2) | (c["gradient_sync"] == EVERY_MICRO_BATCH)),
+        reason=lambda s, row: (
+            f"gradient_sync step with zero_stage {row['zero_stage']}: DeepSpeed {s.framework.version} has no no_sync "
+            "where gradients are partitioned"
+        ),
+        without_feature="coalesced_reduction",
+        source=_OLD + "runtime/engine.py:2332",
     ),
     divisible_rule(
         name="sequence_divisible_by_cp",

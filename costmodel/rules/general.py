@@ -9,6 +9,7 @@ from costmodel.rules.offload import OFFLOAD_RULES
 from costmodel.rules.pipeline import PIPELINE_RULES
 from costmodel.rules.recompute import RECOMPUTE_RULES
 from costmodel.rules.rule import ARITHMETIC, CATALOG, OWN, PlanColumns, Row, Rule, divisible_rule
+from costmodel.rules.sharding import SHARDING_RULES
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import CP_COMM_TYPES
 from costmodel.table import mesh_size
@@ -199,6 +200,7 @@ GENERAL_RULES: tuple[Rule, ...] = (
         reason=lambda _, row: f"zero_stage {row['zero_stage']} shards nothing: dp_shard {row['dp_shard']} must be 1",
         source=OWN + "meaning of the axes",
     ),
+    *SHARDING_RULES,
     Rule(
         name="cp_comm_type_known",
         axes=("cp", "cp_comm_type"),

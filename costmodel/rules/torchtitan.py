@@ -12,6 +12,7 @@ from costmodel.rules import shared
 from costmodel.rules.offload import TORCHTITAN_OFFLOAD_RULES
 from costmodel.rules.rule import PlanColumns, Row, Rule, as_columns, divisible_rule
 from costmodel.scenario import Scenario
+from costmodel.spec.options import RESHARD_AFTER
 from costmodel.spec.plan import SCHEDULES
 
 _REPOSITORY = "pytorch/torchtitan b5bcd76c66d0 (2026-08-21) torchtitan/"
@@ -85,7 +86,18 @@ def _stages_to_cover(columns: PlanColumns) -> Ints:
     return np.asarray(np.where(schedule == _DUALPIPE_V, 2 * pp, np.where(schedule == _1F1B, pp, 0)))
 
 
+AFTER_STEP = RESHARD_AFTER.index("step")
+
 TORCHTITAN_RULES: tuple[Rule, ...] = (
+    Rule(
+        name="parameters_stay_in_pipelines_alone",
+        axes=("pp", "reshard_after"),
+        holds=lambda _, c: np.asarray((c["pp"] > 1) | (c["reshard_after"] != AFTER_STEP)),
+        reason=lambda _, row: (
+            f"reshard_after step with pp {row['pp']}: only pipelines keep parameters from one micro-batch to the next"
+        ),
+        source="pytorch 2.13 torch/distributed/pipelining/stage.py: set_reshard_after_backward(False) before the last",
+    ),
     shared.heads_divisible_by_tp(_REPOSITORY + "models/common/decoder.py:167-208"),
     # At 0.2 the reshape of the heads fails on the first step.
     shared.kv_heads_divisible_by_tp(

@@ -7,7 +7,7 @@ from typing import Literal
 
 from costmodel.errors import UnknownName
 from costmodel.spec.base import Frozen, FrozenMap, FrozenMapping, IsoDate, NonNegativeInt, PositiveInt
-from costmodel.spec.plan import CpCommType, Offload, Schedule
+from costmodel.spec.plan import CpCommType, Offload, ReshardAfter, Schedule, ZeroPlus
 from costmodel.spec.recipes import GradientDtype
 
 MemoryKind = Literal["first_stage", "allocated", "reserved", "device"]
@@ -85,6 +85,8 @@ class FrameworkSpec(Frozen):
         experts_follow_tp: whether experts are cut over as many ranks as the rest where a run doesn't say.
         memory_kind: which figure its logs print as memory where a run doesn't say.
         fused_attention: whether attention scores stay on chip.
+        reshard_after: when it can drop gathered parameters -> the first version that can; None where nobody looked.
+        zero_plus: parts of ZeRO++ that it has.
         stage_2_gathers: whether its stage 2 cuts parameters too and gathers them once a micro-batch, as PyTorch FSDP
             does that does not reshard after the forward pass.
         fp32_parameters: whether the sharded parameters are the 32-bit master copy, cast when they are gathered.
@@ -123,6 +125,8 @@ class FrameworkSpec(Frozen):
     experts_follow_tp: bool = False
     memory_kind: MemoryKind = "allocated"
     fused_attention: bool = True
+    reshard_after: FrozenMapping[ReshardAfter, str] | None = None
+    zero_plus: tuple[ZeroPlus, ...] = ()
     stage_2_gathers: bool = False
     fp32_parameters: bool = False
     earlier: EarlierEra | None = None
@@ -162,6 +166,12 @@ class FrameworkSpec(Frozen):
         if self.offloads is None:
             return None
         return tuple(offload for offload, since in self.offloads.items() if self._is_at_least(since))
+
+    def known_reshard_after(self) -> tuple[ReshardAfter, ...] | None:
+        """When this version can drop the parameters that it gathered; None where nobody looked."""
+        if self.reshard_after is None:
+            return None
+        return tuple(value for value, since in self.reshard_after.items() if self._is_at_least(since))
 
     def _has_precision(self, name: str) -> bool:
         since, until = self.precision_since.get(name), self.precision_until.get(name)

@@ -28,7 +28,18 @@ def _domain(request: SearchRequest, option: Option) -> tuple[int, ...]:
     also = tuple(code for name, code in request.also if name == option.name)
     if request.constraints.touches(option.name):
         return request.constraints.needed(option.name, (*option.codes, *also))
-    return tuple(dict.fromkeys((USUAL, *also)))
+    return tuple(dict.fromkeys((USUAL, *also, *_offered(request, option))))
+
+
+def _offered(request: SearchRequest, option: Option) -> tuple[int, ...]:
+    """What the framework's plans differ in by default.
+
+    Parameters that stay to the end of the step; those that stay to the backward pass are stage 2 where FSDP has both.
+    """
+    framework = request.scenario.framework
+    if option.name == "reshard_after" and "step" in (framework.known_reshard_after() or ()):
+        return (option.encode("step"),)
+    return ()
 
 
 @lru_cache(maxsize=256)

@@ -20,7 +20,7 @@ from costmodel.rules.rule import as_columns
 from costmodel.scenario import Scenario
 from costmodel.spec.base import FrozenMap
 from costmodel.spec.cluster import ClusterSpec
-from costmodel.spec.options import OFFLOADS
+from costmodel.spec.options import GRADIENT_SYNCS, OFFLOADS
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import PlanTable
@@ -56,6 +56,10 @@ BASE = {
     "offload": 0,
     "recompute_modules": 0,
     "recompute_interval": 1,
+    "reshard_after": 0,
+    "fsdp_prefetch": 1,
+    "gradient_sync": GRADIENT_SYNCS.index("microbatch"),
+    "zero_plus": 0,
 }
 
 
@@ -142,6 +146,31 @@ CASES = {
     ),
     "zero_stage_known": Case(
         scenario={"zero_stages": (0, 1)}, fails={"zero_stage": 2}, reason="zero_stage 2: Megatron-Core has 0, 1"
+    ),
+    "reshard_needs_zero_3": Case(
+        passes={"zero_stage": 3, "reshard_after": 1},
+        fails={"zero_stage": 2, "reshard_after": 2},
+        reason="reshard_after step with zero_stage 2: must be forward below stage 3, which alone gathers a layer twice",
+    ),
+    "prefetch_needs_zero_3": Case(
+        passes={"zero_stage": 3, "fsdp_prefetch": 2},
+        fails={"fsdp_prefetch": 0},
+        reason="fsdp_prefetch 0 with zero_stage 1: must be 1 below stage 3",
+    ),
+    "reshard_known": Case(
+        scenario={"reshard_after": {"forward": "0.9", "backward": "0.9", "step": "0.17"}},
+        passes={"zero_stage": 3, "reshard_after": 1},
+        fails={"zero_stage": 3, "reshard_after": 2},
+        reason="reshard_after step: Megatron-Core 0.16 has forward, backward",
+    ),
+    "zero_plus_known": Case(
+        fails={"zero_stage": 3, "zero_plus": 5}, reason="zero_plus qwz+qgz: Megatron-Core has no ZeRO++"
+    ),
+    "zero_plus_needs_zero_3": Case(
+        scenario={"zero_plus": ("qwz", "hpz", "qgz")},
+        passes={"zero_stage": 3, "zero_plus": 2},
+        fails={"zero_stage": 2, "zero_plus": 2},
+        reason="zero_plus hpz with zero_stage 2: must be 3",
     ),
     "dp_is_replicate_times_shard": Case(
         passes={"dp_replicate": 2, "dp_shard": 4},
@@ -583,6 +612,8 @@ def test_policy_is_what_some_framework_runs() -> None:
         "chunks_within_layers": [True, True],
         "cp_comm_type_canonical": [True, True],
         "offload_needs_host_link": [True, True],
+        "reshard_needs_zero_3": [True, True],
+        "prefetch_needs_zero_3": [True, True],
     }
     assert all(rule.source.startswith("planner: ") for rule in GENERAL_RULES if rule.policy)
     assert not any(rule.policy for rule in MEGATRON_RULES)

@@ -55,6 +55,35 @@ DEEPSEEK = {"model": "deepseek-v3"}
 TPU = {"cluster": "tpu-v5p"}
 
 CASES = {
+    ("deepspeed", "zero_plus_without_experts"): Case(
+        scenario=MOE,
+        passes={"ep": 2, "zero_stage": 3, "zero_plus": 1},
+        fails={"ep": 2, "zero_stage": 3, "zero_plus": 6},
+        reason="zero_plus hpz+qgz with ep 2: AutoEP under stage 3 has neither qgz nor hpz",
+    ),
+    ("deepspeed", "second_copy_without_model_parallelism"): Case(
+        passes={"tp": 1, "zero_plus": 7},
+        fails={"tp": 2, "zero_plus": 2},
+        reason="zero_plus hpz with tp 2 and cp 1: the groups inside a node are of consecutive ranks, whatever else "
+        "these share",
+    ),
+    ("deepspeed", "second_copy_without_replicas"): Case(
+        scenario={"version": "0.18"},
+        passes={"dp_replicate": 2, "dp_shard": 4},
+        fails={"dp_replicate": 2, "dp_shard": 4, "zero_plus": 1},
+        reason="zero_plus qwz with dp_replicate 2: MiCS has its own class of parameters, which knows none of it",
+    ),
+    ("deepspeed", "gradients_accumulate_sharded"): Case(
+        scenario={"version": "0.18"},
+        passes={"zero_stage": 1},
+        fails={"zero_stage": 2, "gradient_sync": 0},
+        reason="gradient_sync step with zero_stage 2: DeepSpeed 0.18 has no no_sync where gradients are partitioned",
+    ),
+    ("torchtitan", "parameters_stay_in_pipelines_alone"): Case(
+        passes={"pp": 4, "reshard_after": 2},
+        fails={"pp": 1, "reshard_after": 2},
+        reason="reshard_after step with pp 1: only pipelines keep parameters from one micro-batch to the next",
+    ),
     ("torchtitan", "heads_divisible_by_tp"): Case(fails={"tp": 3}, reason="num_heads 32 % tp 3 = 2, must be 0"),
     ("torchtitan", "kv_heads_divisible_by_tp"): Case(
         passes={"tp": 8}, fails={"tp": 16}, reason="num_kv_heads 8 % tp 16 = 8, must be 0"
