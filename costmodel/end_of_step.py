@@ -70,7 +70,9 @@ def exposed_exchanges_s(
     by_unit, at_once = f.cal.fsdp_overlap_share, f.cal.dp_overlap_share
     share = np.where(sharding.zero_stage >= 2, by_unit, at_once)
     reduction = exposed(exchange("reduce", sharding.gradient_bytes), share, back, ~sharding.reduces_each, ends)
-    share = np.where(sharding.gathers_ahead, by_unit, at_once)
+    # Nobody fetches ahead: a first forward pass waits for each of its layers.
+    waits = sharding.cuts_parameters & (sharding.prefetch == 0)
+    share = np.where(waits, 0.0, np.where(sharding.gathers_ahead, by_unit, at_once))
     gathering = exposed(exchange("gather", sharding.parameter_bytes), share, ahead, sharding.gathers_once, starts)
     return reduction + gathering + _casts_s(f, o, dense, expert, sharding)
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from costmodel.catalog.framework_catalog import load_framework
+from costmodel.changes_training import changes_training
 from costmodel.errors import InvalidInput, UnknownName
 from costmodel.facts import Facts
 from costmodel.scenario import Scenario
@@ -112,6 +113,7 @@ class _Check:
         if not broken:
             self.plan = Plan.model_validate(self.plan.model_dump())
             pricing = price(self.scenario, self.plan)
+            self.warnings += changes_training([self.plan])
         usable = self.scenario.usable_bytes
         stages = stage_verdicts(pricing, usable) if pricing else []
         status = "illegal" if broken else worst(stages)

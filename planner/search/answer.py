@@ -8,6 +8,7 @@ from typing import Any
 
 from costmodel.arrays import Num, num
 from costmodel.certainty import certainty_of, interval_of
+from costmodel.changes_training import changes_training
 from costmodel.facts import Facts
 from costmodel.fingerprint import calibration_id, cost_model_version, plan_id, scenario_id
 from costmodel.flops import recomputed_flops_per_token, selectively_recomputed_flops_per_token
@@ -135,7 +136,11 @@ def answer_of(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:
         "plans": plans,
         "eliminated": dict(sorted(outcome.elimination.counts.items())),
         "infeasibility": infeasibility(request, facts, outcome) if status == "infeasible" else None,
-        "warnings": [*scenario.warnings(), *([] if outcome.memory_counted else [_NOT_COUNTED])],
+        "warnings": [
+            *scenario.warnings(),
+            *changes_training(plan_of(scenario, priced.row) for priced in outcome.best),
+            *([] if outcome.memory_counted else [_NOT_COUNTED]),
+        ],
         "search": {
             "elapsed_s": round(outcome.elapsed_s, 3),
             "plans_considered": outcome.plans_considered,
