@@ -19,6 +19,8 @@ def certainty_of(scenario: Scenario, row: Mapping[str, int]) -> tuple[Provenance
         "tp_exposed_share": row["tp"] > 1,
         "ep_exposed_share": row["ep"] > 1,
         "fsdp_overlap_share": row["zero_stage"] >= 2,
+        "host_overlap_share": row.get("offload", 0) > 0,
+        "host_memory_bandwidth": row.get("offload", 0) > 0,
     }
     resolved = scenario.resolved
     provenance = resolved.certainty(name for name, used in uses.items() if used)

@@ -13,12 +13,11 @@ import numpy as np
 from costmodel.arrays import Bools, Num, per_stage
 from costmodel.facts import Facts
 from costmodel.kernels import memory_bound_s
-from costmodel.memory import stage_params
+from costmodel.memory import owned_params, stage_params
 from costmodel.once_a_step import whole_matrices_s
 from costmodel.sharding import Sharding
 from costmodel.table import StageTable
 from costmodel.terms.data_parallel import exchanged_s
-from costmodel.terms.state import shard_share
 from costmodel.terms.term import Outputs
 from costmodel.terms.zero_plus import quantised_gather_s, quantised_reduction_s
 
@@ -92,9 +91,7 @@ def _casts_s(f: Facts, o: Outputs, dense: Num, expert: Num, sharding: Sharding) 
 
 def optimizer_s(f: Facts, o: Outputs, stages: StageTable, zero_stage: Num) -> Num:
     """The optimizer's own pass over what a rank owns, per stage."""
-    dense, expert = stage_params(f, o, stages)
-    owned = dense * per_stage(shard_share(zero_stage, 1, o["shards"]))
-    owned = owned + expert * per_stage(shard_share(zero_stage, 1, o["expert_shards"]))
+    owned = owned_params(f, o, stages, zero_stage)
     seconds = owned * per_stage(memory_bound_s(f, f.cal.optimizer_traffic_bytes * f.work.optimizer_traffic))
     if (f.work.newton_schulz > 0).any():
         seconds = seconds + whole_matrices_s(f, o, stages, zero_stage)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
+import numpy as np
+
 from costmodel.arrays import Ints, Num, num
 from costmodel.calibration.parameters import Parameters, stack
 from costmodel.catalog.collective_catalog import published_sweeps
@@ -36,6 +38,9 @@ class HardwareFacts:
     Attributes:
         peak_flops: of the large GEMMs, those of layers that stay in higher precision among them.
         attention_peak_flops, head_peak_flops: of the attention core, and of the head.
+        host_bandwidth: bytes/s between a device and its host, one direction; infinite where nobody knows: no search
+            then has such a plan, and a run of one is priced by the hosts' memory alone.
+        host_memory: bytes of a node; infinite where nobody knows.
         tier_devices: devices in one unit of each tier, innermost first; the outermost is unbounded.
         tier_bandwidth: bytes/s per device and direction, after oversubscription.
         tier_in_network: 1 where the switch reduces.
@@ -47,6 +52,9 @@ class HardwareFacts:
     attention_peak_flops: Num
     head_peak_flops: Num
     memory_bandwidth: Num
+    host_bandwidth: Num
+    host_memory: Num
+    devices_per_node: Num
     tier_devices: tuple[Num, ...]
     tier_bandwidth: tuple[Num, ...]
     tier_in_network: tuple[Num, ...]
@@ -73,6 +81,9 @@ class WorkFacts:
         quantise_alone: share of a pass that a tensor still needs whose kernel could write it quantised.
         saved_input_bytes: of one saved element that only products read again; ``saved_twice_bytes``: what is kept
             quantised of one whose 16-bit form is kept all the same.
+        gradients_follow_optimizer: whether gradients leave the device with the optimizer's state; else they stay.
+        offloads_parameters_alone: whether offloaded parameters leave gradients and optimizer behind.
+        host_runs_optimizer: whether the host's processors run the step on state that lives there.
         usual_modules: code of what selective recompute runs again unless a plan names modules of its own.
     """
 
@@ -99,6 +110,9 @@ class WorkFacts:
     saved_twice_bytes: Num
     vocab_multiple: Num
     usual_modules: Num
+    gradients_follow_optimizer: Num
+    offloads_parameters_alone: Num
+    host_runs_optimizer: Num
     sequence_parallel: Num
     fused_attention: Num
 
@@ -182,6 +196,9 @@ def _hardware_facts(scenario: Scenario, curve_set: int) -> HardwareFacts:
         attention_peak_flops=num(wide),
         head_peak_flops=num(wide if "head" in precision.kept else peak),
         memory_bandwidth=num(accelerator.memory_bandwidth_bytes_per_s),
+        host_bandwidth=num(cluster.host_bandwidth_bytes_per_s or np.inf),
+        host_memory=num(cluster.host_memory_bytes_per_node or np.inf),
+        devices_per_node=num(cluster.devices_per_node),
         tier_devices=tuple(num(size) for size in sizes + [UNBOUNDED] * padding),
         tier_bandwidth=tuple(num(rate) for rate in rates + [rates[-1]] * padding),
         tier_in_network=tuple(num(flag) for flag in in_network + [in_network[-1]] * padding),
@@ -224,6 +241,9 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
         saved_twice_bytes=num(0.0 if saved is None else lower * saved),
         vocab_multiple=num(framework.vocab_padding_multiple),
         usual_modules=num(modules_code(framework.selective_modules)),
+        gradients_follow_optimizer=num(framework.has("gradients_follow_optimizer")),
+        offloads_parameters_alone=num(framework.has("offloads_parameters_alone")),
+        host_runs_optimizer=num(not framework.has("optimizer_visits_device")),
         sequence_parallel=num(scenario.sequence_parallel),
         fused_attention=num(scenario.fused_attention),
     )

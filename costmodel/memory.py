@@ -41,6 +41,14 @@ def stage_params(f: Facts, o: Outputs, stages: StageTable) -> tuple[Num, Num]:
     return dense, moe * per_stage(o["expert_layer_params"])
 
 
+def owned_params(f: Facts, o: Outputs, stages: StageTable, zero_stage: Num) -> Num:
+    """Parameters of each stage whose optimizer state one rank keeps."""
+    dense, expert = stage_params(f, o, stages)
+    of_dense, of_experts = (per_stage(shard_share(zero_stage, 1, o[name])) for name in ("shards", "expert_shards"))
+    owned: Num = dense * of_dense + expert * of_experts
+    return owned
+
+
 def layers_of_kinds(f: Facts, stages: StageTable) -> tuple[Num, Num]:
     """(dense, MoE) layers on each stage's device, with those of multi-token prediction."""
     dense = stages.dense_layers + stages.has_head * mtp_layers_of_kind(f, moe=False)

@@ -33,6 +33,7 @@ from costmodel.layers import (
     weights_cost,
 )
 from costmodel.memory import stage_memory
+from costmodel.offload import OFFLOAD_PART, Offload, host_step_s, onto_hosts, with_offload
 from costmodel.once_a_step import kept_weights_s
 from costmodel.saved import mtp_layers_of_kind
 from costmodel.schedules import waiting_s
@@ -80,10 +81,16 @@ class PredictionTable:
     Attributes:
         step_time_s: seconds of one optimizer step.
         peak_bytes: allocated bytes on the fullest stage.
+        host_bytes: bytes of offloaded tensors that a node's memory holds, all devices of the fullest stage together.
     """
 
     step_time_s: Num
     peak_bytes: Num
+    host_bytes: Num
+
+    def device_bytes(self, f: Facts) -> Num:
+        """The peak on a device; infinite where what is offloaded does not fit into the hosts."""
+        return np.where(self.host_bytes > f.hardware.host_memory, np.inf, self.peak_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +105,7 @@ class StagePrediction:
 
     step_time_s: Num
     peak_bytes: Num
+    host_bytes: Num
     time: Mapping[str, Num]
     memory: Mapping[str, Num]
     critical_stage: Ints
@@ -120,46 +128,58 @@ def evaluate_terms(f: Facts, table: PlanTable) -> dict[str, Num]:
 
 def predict(f: Facts, table: PlanTable, stages: StageTable) -> PredictionTable:
     """The ranking form."""
-    step, peak = np.empty(len(table)), np.empty(len(table))
+    step, peak, host = np.empty(len(table)), np.empty(len(table)), np.empty(len(table))
     for start in range(0, len(table), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         some = table.take(rows)
         block = stages.take(np.arange(len(table))[rows])
         part = _predict_block(f.take(rows), some, block)
-        step[rows], peak[rows] = part.step_time_s, part.peak_bytes
-    return PredictionTable(step_time_s=step, peak_bytes=peak)
+        step[rows], peak[rows], host[rows] = part.step_time_s, part.peak_bytes, part.host_bytes
+    return PredictionTable(step_time_s=step, peak_bytes=peak, host_bytes=host)
 
 
 def _predict_block(f: Facts, table: PlanTable, stages: StageTable) -> PredictionTable:
     o = evaluate_terms(f, table)
-    sharding = Sharding.of(f, table)
-    work = _Work(f, o, table, stages, sharding)
-    memory = _memory(f, o, table, stages, sharding)
-    return PredictionTable(step_time_s=work.step_time_s, peak_bytes=total(memory).max(axis=-1))
+    sharding, offload = Sharding.of(f, table), Offload.of(f, table)
+    work = _Work(f, o, table, stages, sharding, offload)
+    memory, host = _memory(f, o, table, stages, sharding, offload)
+    return PredictionTable(step_time_s=work.step_time_s, peak_bytes=total(memory).max(axis=-1), host_bytes=host)
 
 
 def predict_stages(f: Facts, table: PlanTable, stages: StageTable) -> StagePrediction:
     """The full breakdown."""
     o = evaluate_terms(f, table)
-    sharding = Sharding.of(f, table)
-    work = _Work(f, o, table, stages, sharding)
-    memory = _memory(f, o, table, stages, sharding)
+    sharding, offload = Sharding.of(f, table), Offload.of(f, table)
+    work = _Work(f, o, table, stages, sharding, offload)
+    memory, host = _memory(f, o, table, stages, sharding, offload)
     return StagePrediction(
         step_time_s=work.step_time_s,
         peak_bytes=total(memory).max(axis=-1),
+        host_bytes=host,
         time=work.breakdown(),
         memory=memory,
         critical_stage=work.critical,
     )
 
 
-def _passes(f: Facts, o: Mapping[str, Num], recompute: Ints, sharding: Sharding) -> tuple[PassCost, PassCost]:
+def _passes(
+    f: Facts, o: Mapping[str, Num], table: PlanTable, recompute: Ints, sharding: Sharding, offload: Offload | None
+) -> tuple[PassCost, PassCost]:
     passes = forward_cost(f, o), backward_cost(f, o, num(recompute))
-    return with_sharded_parameters(f, o, *passes, sharding)
+    passes = with_sharded_parameters(f, o, *passes, sharding)
+    return with_offload(f, o, passes, offload, sharding, num(recompute), num(table["recompute_interval"]))
 
 
-def _memory(f: Facts, o: Mapping[str, Num], table: PlanTable, stages: StageTable, sharding: Sharding) -> dict[str, Num]:
-    return stage_memory(
+def _memory(
+    f: Facts,
+    o: Mapping[str, Num],
+    table: PlanTable,
+    stages: StageTable,
+    sharding: Sharding,
+    offload: Offload | None,
+) -> tuple[dict[str, Num], Num]:
+    """(terms of memory by stage, bytes in the memory of one host)."""
+    terms = stage_memory(
         f,
         o,
         stages,
@@ -171,6 +191,20 @@ def _memory(f: Facts, o: Mapping[str, Num], table: PlanTable, stages: StageTable
         vpp=num(table["vpp"]),
         num_microbatches=num(table["num_microbatches"]),
     )
+    if offload is None:
+        return terms, np.zeros(len(table))
+    terms, each = onto_hosts(
+        f,
+        o,
+        stages,
+        terms,
+        offload,
+        zero_stage=sharding.zero_stage,
+        recompute=num(table["recompute"]),
+        interval=num(table["recompute_interval"]),
+    )
+    on_one_host = np.minimum(f.hardware.devices_per_node, num(table.devices_used))
+    return terms, on_one_host * each.max(axis=-1)
 
 
 class _Work:
@@ -183,17 +217,18 @@ class _Work:
         table: PlanTable,
         stages: StageTable,
         sharding: Sharding,
+        offload: Offload | None,
     ) -> None:
         self.f, self.o, self.table, self.stages = f, o, table, stages
         self.all_again = table["recompute"] == RECOMPUTE_FULL
         self.again: PassCost | None = None
         if stages.recomputed_dense is None:
-            self.forward, self.backward = _passes(f, o, table["recompute"], sharding)
+            self.forward, self.backward = _passes(f, o, table, table["recompute"], sharding, offload)
         else:
             # Of one stage some layers run again and the others do as the policy says of them: two backward passes.
             others = np.where(self.all_again, RECOMPUTE_NONE, table["recompute"])
-            self.forward, self.backward = _passes(f, o, others, sharding)
-            _, self.again = _passes(f, o, np.full_like(others, RECOMPUTE_FULL), sharding)
+            self.forward, self.backward = _passes(f, o, table, others, sharding, offload)
+            _, self.again = _passes(f, o, table, np.full_like(others, RECOMPUTE_FULL), sharding, offload)
         pp, vpp = num(table["pp"]), num(table["vpp"])
         self.m = num(table["num_microbatches"])
         self.mtp_dense, self.mtp_moe = mtp_layers_of_kind(f, moe=False), mtp_layers_of_kind(f, moe=True)
@@ -217,8 +252,12 @@ class _Work:
         ahead, back = (np.maximum(window, 0.0) for window in windows)
         self.reduction = exposed_exchanges_s(f, o, stages, sharding, ahead=ahead, back=back, num_microbatches=self.m)
         self.optimizer = optimizer_s(f, o, stages, sharding.zero_stage)
+        self.host_waits = np.zeros(())
+        if offload is not None:
+            self.optimizer, self.host_waits = host_step_s(f, o, stages, sharding, offload, self.optimizer)
         self.quantised_weights = kept_weights_s(f, o, stages, sharding)
         ends = per_stage(self.m) * self.work + self.reduction + self.optimizer + self.quantised_weights
+        ends = ends + self.host_waits
         self.critical: Ints = ends.argmax(axis=-1)
         self.step_time_s: Num = ends.max(axis=-1) + self.waiting + f.cal.fixed_step_s
 
@@ -279,6 +318,8 @@ class _Work:
         parts["pp_comm"] = self.m * self.boundary
         parts["dp_comm"] = parts.get("dp_comm", np.zeros(())) + at_critical(self.reduction)
         parts["optimizer"] = at_critical(self.optimizer)
+        if OFFLOAD_PART in parts:
+            parts[OFFLOAD_PART] = parts[OFFLOAD_PART] + at_critical(self.host_waits)
         if QUANTISATION in parts:
             parts[QUANTISATION] = parts[QUANTISATION] + at_critical(self.quantised_weights)
         parts["host"] = parts.get("host", np.zeros(())) + self.m * self.host + self.f.cal.fixed_step_s

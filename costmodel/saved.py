@@ -22,6 +22,12 @@ def mtp_layers_of_kind(f: Facts, *, moe: bool) -> Num:
     return per_stage(np.where(has_moe == moe, f.model.mtp_layers * f.model.mtp_depth, 0.0))
 
 
+def kept_of_layer(o: Outputs, kind: str, recompute: Ints | Num, interval: Num) -> Num:
+    """Bytes that a layer of a kind keeps for one micro-batch, its share of an input that several share."""
+    selective = np.where(recompute == RECOMPUTE_SELECTIVE, o[f"{kind}_selective_bytes"], o[f"{kind}_saved_bytes"])
+    return np.where(recompute == RECOMPUTE_FULL, o["boundary_bytes"] / interval, selective)
+
+
 def recomputed_layers(stages: StageTable, recompute: Ints) -> tuple[Num, Num]:
     """(dense, MoE) layers of each stage whose forward pass runs again."""
     if stages.recomputed_dense is not None and stages.recomputed_moe is not None:

@@ -42,6 +42,9 @@ class Parameters:
         host_pipeline_layer_s, host_pipeline_layer_tp_s: the same in a pipeline that leaves the scale-up domain, and
             what every tensor-parallel rank adds to it.
         optimizer_traffic_bytes: bytes that the optimizer step moves per parameter it owns.
+        host_link_efficiency: share of the link between device and host that large copies reach.
+        host_memory_bandwidth: bytes/s that one node's memory moves for all of its devices together.
+        host_overlap_share: share of a pass, or of the hosts' own step, that hides transfers beside it.
         expert_imbalance: tokens of the fullest device over the mean.
         activation_coefficient: saved activations as measured over as counted.
         logits_bytes: bytes per logit alive at the peak of the loss.
@@ -91,6 +94,9 @@ class Parameters:
     host_pipeline_layer_s: Num
     host_pipeline_layer_tp_s: Num
     optimizer_traffic_bytes: Num
+    host_link_efficiency: Num
+    host_memory_bandwidth: Num
+    host_overlap_share: Num
     expert_imbalance: Num
     activation_coefficient: Num
     logits_bytes: Num
@@ -99,6 +105,10 @@ class Parameters:
     context_bytes: Num
     usable_fraction: Num
     time_relative_error: Num
+
+    def on_device(self, allocated_bytes: float) -> float:
+        """What a process with that peak holds of its device: the allocator's pool, and what lies outside of it."""
+        return allocated_bytes * float(self.reserved_over_allocated) + float(self.context_bytes)
 
 
 PARAMETER_NAMES: tuple[str, ...] = tuple(field.name for field in fields(Parameters))
@@ -115,6 +125,8 @@ SHARES_OF_ONE = frozenset(
         "pcie_efficiency",
         "dp_overlap_share",
         "fsdp_overlap_share",
+        "host_link_efficiency",
+        "host_overlap_share",
         "usable_fraction",
     }
 )

@@ -23,12 +23,12 @@ from costmodel.spec.base import FrozenMap
 from costmodel.spec.cluster import AcceleratorSpec, ClusterSpec
 from costmodel.spec.framework import FrameworkSpec
 from costmodel.spec.model import ModelSpec
+from costmodel.spec.options import OFFLOADS
 from costmodel.spec.plan import RECOMPUTES
-from costmodel.spec.workload import OptimizerRecipe, Workload
+from costmodel.spec.workload import Workload
 
 _GIGA = 1e9
 _BITS = 8
-_ON_THE_HOST = "host"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ class _Cases:
             framework = _with_modules(framework, modules)
         elif recompute == "selective" and not framework.selective_modules:
             notes.append(f"{framework.title} recomputes whole layers or nothing: selective is priced as nothing")
-        optimizer = _optimizer(run, notes)
+        optimizer, offload = load_optimizer("adamw"), _offload(run, cluster, notes)
         sequence_parallel = run.sp is not False or found.spec.moe is not None
         key = (
             found.spec.name,
@@ -129,7 +129,7 @@ class _Cases:
             )
         scenario = self.scenarios[key]
         policies = range(len(RECOMPUTES)) if recompute is None else [RECOMPUTES.index(recompute)]
-        rows = tuple(plans_of(run, scenario, devices, policies, notes))
+        rows = tuple(row | {"offload": offload} for row in plans_of(run, scenario, devices, policies, notes))
         if not rows:
             why = f"no plan on {devices} devices has the degrees that are stated"
             return Unpriced(run=run, reason="; ".join(dict.fromkeys((why, *notes))))
@@ -209,24 +209,15 @@ def _with_modules(framework: FrameworkSpec, modules: tuple[str, ...]) -> Framewo
     return framework.model_copy(update={"selective_modules": modules})
 
 
-def _optimizer(run: Run, notes: list[str]) -> OptimizerRecipe:
+def _offload(run: Run, cluster: ClusterSpec, notes: list[str]) -> int:
+    """The code of what a run keeps with its hosts."""
     offload, said = words.offload_of(run.offload or _offload_in_notes(run))
     notes += said
-    if offload == "none":
-        return load_optimizer("adamw")
-    if offload != "optimizer":
-        notes.append(f"offload of {offload} is not priced yet: they count as kept on the device")
-        return load_optimizer("adamw")
-    notes.append("the offloaded optimizer takes no device memory, and its transfers no time: they are not priced yet")
-    return _on_the_host()
+    if offload != "none" and cluster.host_bandwidth_bytes_per_s is None:
+        notes.append(f"the host link of {cluster.name} is unknown: transfers are priced by the hosts' memory alone")
+    return OFFLOADS.index(offload)
 
 
 def _offload_in_notes(run: Run) -> str:
     text = run.overlap_notes.lower()
     return text if "optimizer" in text and ("offload" in text or "cpu" in text) else ""
-
-
-@lru_cache(maxsize=1)
-def _on_the_host() -> OptimizerRecipe:
-    adamw = load_optimizer("adamw")
-    return adamw.model_copy(update={"name": _ON_THE_HOST, "master_bytes": 0, "moments": 0.0})

@@ -18,7 +18,7 @@ from planner.check.best import best_of, search_best
 from planner.check.complete import Completion, complete
 from planner.check.distance import Reference
 from planner.check.judge import judge
-from planner.check.memory import AT_RISK_SHARE, stage_verdicts, worst
+from planner.check.memory import AT_RISK_SHARE, beyond_hosts, stage_verdicts, worst
 from planner.check.nearest_answer import nearest_of
 from planner.check.plan_file import read_plan
 from planner.check.price import Pricing, price, recomputes_like_no_other
@@ -116,7 +116,10 @@ class _Check:
             self.warnings += changes_training([self.plan])
         usable = self.scenario.usable_bytes
         stages = stage_verdicts(pricing, usable) if pricing else []
-        status = "illegal" if broken else worst(stages)
+        beyond_host = beyond_hosts(pricing, self.scenario.cluster) if pricing else None
+        if beyond_host is not None:
+            self.warnings.append(beyond_host)
+        status = "illegal" if broken else "too_big" if beyond_host else worst(stages)
         self._warn(taken, status)
         nearest: Json | None = None
         searched: Json | None = None
@@ -158,6 +161,8 @@ class _Check:
             self.warnings.append(f"the plan is of {made_for} and is checked under {framework.name} {version}")
         elif own is not None and own != version:
             self.warnings.append(f"the plan is of framework_version {own} and is checked under {version}")
+        if "core_attn" in self.plan.recompute_modules and self.scenario.fused_attention:
+            self.warnings.append("recompute_modules core_attn: a fused kernel saves nothing of the core anyway")
         least, used = self.request.least_devices, self.plan.devices_used
         if status != "illegal" and used < least:
             self.warnings.append(

@@ -105,7 +105,10 @@ def changed(reference: Reference, columns: Mapping[str, Ints]) -> dict[str, Bool
         found["zero_stage"] = _other_stage(reference, columns)
         found["dp_shard"] = _other_shards(reference, columns)
     if "recompute" in columns:
-        found["recompute"] = np.asarray((columns["recompute"] != own["recompute"]) | reference.recomputes_in_part)
+        other = np.asarray(columns["recompute"] != own["recompute"])
+        if "recompute_modules" in columns:
+            other |= np.asarray((columns["recompute_modules"] != own["recompute_modules"]) & ~other)
+        found["recompute"] = other | reference.recomputes_in_part
     follows_tp = (columns["tp"] > 1) != (own["tp"] > 1)
     found["sequence_parallel"] = np.asarray(~follows_tp & ((columns["tp"] > 1) != reference.sequence_parallel))
     found |= {name: np.asarray(columns[name] != own[name]) for name in _COUNTED_OPTIONS if name in columns}

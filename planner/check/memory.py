@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from costmodel.spec.cluster import ClusterSpec
 from planner.check.price import Pricing
 
 Verdict = Literal["fits", "at_risk", "too_big", "unknown"]
@@ -42,6 +43,15 @@ def stage_verdicts(pricing: Pricing, usable: int) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def beyond_hosts(pricing: Pricing, cluster: ClusterSpec) -> str | None:
+    """Why offloaded tensors don't fit into the hosts' memory; None where they do, or nobody knows how large it is."""
+    there = cluster.host_memory_bytes_per_node
+    if pricing.host_bytes is None or there is None or pricing.host_bytes <= there:
+        return None
+    need, have = pricing.host_bytes / 2**30, there / 2**30
+    return f"host memory: what is offloaded takes {need:.1f} GiB on a node; a node of {cluster.name} has {have:.1f}"
 
 
 def worst(verdicts: list[dict[str, Any]]) -> Verdict:

@@ -20,10 +20,11 @@ from costmodel.checker import check_plan
 from costmodel.facts import Facts
 from costmodel.plan_rows import Chunks, plan_of
 from costmodel.predict import predict
+from costmodel.recompute_modules import NOT_PRICED
 from costmodel.rules import rules_for
 from costmodel.rules.rule import as_columns
 from costmodel.schedules import placement_of, placements
-from costmodel.spec.options import BY_NAME, OPTION_NAMES, usual_options
+from costmodel.spec.options import BY_NAME, CHOICE_NAMES, MODULES, OPTION_NAMES, usual_options
 from costmodel.spec.plan import SCHEDULES, Plan
 from costmodel.stages import Placement, stages_of_chunks
 from costmodel.table import AXES, PlanTable, StageTable, layer_counts, stage_table
@@ -38,7 +39,7 @@ from planner.search.space import MESH_AXES, Columns, domains, mesh_candidates
 _FIRST_MESHES, _MESHES_AT_ONCE = 32, 2048
 _ROWS_AT_ONCE = 256
 # Rows have no CP exchange yet.
-_OF_ROWS = tuple(name for name in OPTION_NAMES if "cp_comm_type" not in BY_NAME[name].reads)
+_OF_ROWS = tuple(name for name in CHOICE_NAMES if "cp_comm_type" not in BY_NAME[name].reads)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,14 +120,15 @@ class NearestSearch:
 
     @property
     def own_options(self) -> tuple[tuple[str, int], ...]:
-        """Options of the given plan that are not the usual ones: plans with them are nearer than without.
+        """Options of the given plan that are not the usual ones, and its modules: plans with them are nearer.
 
-        What is offloaded has no price, so no plan with it can be offered.
+        Modules that have no price are left out: no plan with them can be offered.
         """
         row = self.reference.row
         usual = usual_options(as_columns(row))
-        unusual = (name for name in OPTION_NAMES if row[name] != int(usual[name]))
-        return tuple((name, row[name]) for name in unusual if name != "offload")
+        own = tuple((name, row[name]) for name in OPTION_NAMES if row[name] != int(usual[name]))
+        modules = row["recompute_modules"]
+        return (*own, (MODULES.name, modules)) if modules and not set(MODULES.decode(modules)) & NOT_PRICED else own
 
     @property
     def _placement(self) -> Placement:
@@ -212,7 +214,7 @@ class NearestSearch:
             else:
                 stages = stage_table(request.scenario, some)
             priced = predict(self.facts, some, stages)
-            step[at], peak[at] = priced.step_time_s, priced.peak_bytes
+            step[at], peak[at] = priced.step_time_s, priced.device_bytes(self.facts)
         return step, peak
 
 

@@ -37,6 +37,7 @@ class Pricing:
         memory: term -> bytes per stage, of the price or else of the upper bound.
         least_bytes, most_bytes: per stage; equal when priced.
         step_time_s: at least and at most; None where nothing bounds it.
+        host_bytes: bytes in the memory of one host; None where they are not known.
         open: why there is no price, in words; empty when there is one.
     """
 
@@ -46,6 +47,7 @@ class Pricing:
     most_bytes: Num
     step_time_s: tuple[float | None, float | None]
     open: tuple[str, ...] = ()
+    host_bytes: float | None = None
 
 
 def row_of_plan(scenario: Scenario, plan: Plan) -> dict[str, int]:
@@ -69,7 +71,12 @@ def price(scenario: Scenario, plan: Plan) -> Pricing:
     memory = {name: term[0] for name, term in full.memory.items()}
     step, bytes_ = float(full.step_time_s[0]), total(memory)
     return Pricing(
-        prediction=prediction, memory=memory, least_bytes=bytes_, most_bytes=bytes_, step_time_s=(step, step)
+        prediction=prediction,
+        memory=memory,
+        least_bytes=bytes_,
+        most_bytes=bytes_,
+        step_time_s=(step, step),
+        host_bytes=float(full.host_bytes[0]),
     )
 
 
@@ -85,8 +92,8 @@ def _without_price(plan: Plan) -> tuple[str, ...]:
 
 def _not_priced(scenario: Scenario, plan: Plan) -> tuple[str, ...]:
     found: list[str] = []
-    if plan.offload != "none":
-        found.append(f"offload {plan.offload}")
+    if plan.offload != "none" and scenario.cluster.host_bandwidth_bytes_per_s is None:
+        found.append(f"offload {plan.offload} on a cluster whose host link is unknown")
     modules = _without_price(plan)
     if modules:
         found.append(f"selective recompute of {', '.join(modules)}")
@@ -98,7 +105,7 @@ def _bounded(
 ) -> Pricing:
     """Between recomputing nothing and everything, where that is open, and less what is offloaded."""
     policies = (_NONE, _FULL) if _without_price(plan) else (row["recompute"],)
-    table = PlanTable.of_rows([row | {"recompute": policy} for policy in policies])
+    table = PlanTable.of_rows([row | {"recompute": policy, "offload": 0} for policy in policies])
     full = predict_stages(facts, table, stages.take(np.zeros(len(policies), dtype=np.int64)))
     least = total(full.memory).min(axis=0)
     if plan.offload != "none":

@@ -45,6 +45,7 @@ def in_words(scenario: Scenario, table: PlanTable, full: StagePrediction, recomp
         recomputed: share of the layers that run their forward pass twice.
     """
     found: list[Json] = []
+    parameters = scenario.resolved.parameters
     for index in range(len(table)):
         step = float(full.step_time_s[index])
         provenance, error = certainty_of(scenario, table.row(index))
@@ -63,6 +64,9 @@ def in_words(scenario: Scenario, table: PlanTable, full: StagePrediction, recomp
                 "memory": {
                     "peak_bytes": round(float(full.peak_bytes[index])),
                     "usable_bytes": scenario.usable_bytes,
+                    "reserved_bytes": round(parameters.on_device(float(full.peak_bytes[index]))),
+                    "host_bytes_per_node": round(float(full.host_bytes[index])),
+                    "host_memory_bytes_per_node": scenario.cluster.host_memory_bytes_per_node,
                     "stages": [
                         {name: round(float(term[index, stage])) for name, term in full.memory.items()}
                         for stage in range(pp)

@@ -22,7 +22,9 @@ from costmodel.arrays import Bools, Ints, Num, num
 from costmodel.facts import Facts
 from costmodel.flops import model_flops_per_token
 from costmodel.layers import backward_cost, forward_cost, model_body_s, model_ends_s
+from costmodel.offload import Offload
 from costmodel.predict import evaluate_terms
+from costmodel.saved import kept_of_layer
 from costmodel.schedules import chunks_alive, chunks_held, least_waiting, placement_of
 from costmodel.sharded_layers import with_sharded_parameters
 from costmodel.sharding import Sharding
@@ -128,6 +130,11 @@ def _memory_bounds(f: Facts, o: dict[str, Num], table: PlanTable, sharding: Shar
     work, zero, recompute = f.work, sharding.zero_stage, table["recompute"]
     kind = "moe" if float(f.model.moe_layers) > 0 else "dense"
     whole = np.where(sharding.keeps_whole, work.gathered_bytes, 0.0)
+    offload, here = Offload.of(f, table), np.ones(())
+    parameters = gradients = optimizer = activations = here
+    if offload is not None:
+        kept_here = (offload.parameters, offload.gradients, offload.optimizer, offload.activations)
+        parameters, gradients, optimizer, activations = (np.where(away, 0.0, 1.0) for away in kept_here)
 
     def state(params: Num, prefix: str) -> Num:
         shards = o[f"{prefix}shards"]
@@ -135,19 +142,19 @@ def _memory_bounds(f: Facts, o: dict[str, Num], table: PlanTable, sharding: Shar
             params,
             shards,
             np.where(sharding.cuts_parameters, 3.0, zero),
-            param_bytes=work.kept_param_bytes + work.kept_copy_bytes,
-            gradient_bytes=work.gradient_bytes,
-            optimizer_bytes=work.optimizer_bytes,
+            param_bytes=work.kept_param_bytes * parameters + work.kept_copy_bytes,
+            gradient_bytes=work.gradient_bytes * gradients,
+            optimizer_bytes=work.optimizer_bytes * optimizer,
         )
         accumulated = np.where((zero >= 2) & ~sharding.cuts_gradients, 1.0 - 1.0 / shards, 0.0) * work.gradient_bytes
+        accumulated = accumulated * gradients
         if sharding.second_copy.any():
             accumulated = accumulated + sharding.second_copy * work.param_bytes / o[f"{prefix}shards_in_domain"]
         return found + params * (accumulated + whole)
 
     dense, expert = o[f"{kind}_layer_params"], o["expert_layer_params"] * (kind == "moe")
-    selective, full = recompute == RECOMPUTES.index("selective"), recompute == RECOMPUTES.index("full")
-    saved = o[f"{kind}_saved_bytes"]
-    kept = np.where(full, o["boundary_bytes"], np.where(selective, o[f"{kind}_selective_bytes"], saved))
+    full, saved = recompute == RECOMPUTES.index("full"), o[f"{kind}_saved_bytes"]
+    kept = kept_of_layer(o, kind, recompute, num(table["recompute_interval"])) * activations
     units = np.where(sharding.cuts_parameters & ~sharding.keeps_whole, 1.0 + np.minimum(sharding.prefetch, 1.0), 0.0)
     gathered = units * work.gathered_bytes * (dense + expert)
     const = f.cal.overhead_bytes + o["dispatch_bytes"] + gathered + np.where(full, saved - o["boundary_bytes"], 0.0)

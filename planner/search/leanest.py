@@ -104,7 +104,7 @@ def _every_policy(request: SearchRequest, meshes: Columns, places: Sequence[int]
 def _least_per_mesh(request: SearchRequest, f: Facts, table: PlanTable, mesh: Ints, count: int) -> LeanestPlans:
     legal = np.flatnonzero(legal_mask(request.scenario, table))
     table, mesh = table.take(legal), mesh[legal]
-    peaks = predict(f, table, stage_table(request.scenario, table)).peak_bytes
+    peaks = predict(f, table, stage_table(request.scenario, table)).device_bytes(f)
     order = np.lexsort((peaks, mesh))
     which, first = np.unique(mesh[order], return_index=True)
     least = np.full(count, np.inf)

@@ -154,7 +154,6 @@ def test_an_id_alone_keeps_its_row_and_says_what_is_missing() -> None:
         ({"dp": 7}, "dp 7 contradicts"),
         ({"micro_batch": 3}, "no multiple"),
         ({"ep": 8}, "without experts"),
-        ({"offload": "optimizer on the CPU"}, "offload"),
         ({"ffn_hidden": None, "model_name": "mine"}, "ffn_hidden blank"),
         ({"framework": "nanotron", "precision": "fp8", "recompute": "selective:core_attn"}, "fp8 gradients"),
         ({"n_params_b": 80.0, "model_name": "mine", "ffn_hidden": 14000}, "n_params_b says 80"),

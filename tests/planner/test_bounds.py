@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 
 from costmodel.arrays import num
+from costmodel.catalog.framework_catalog import load_framework
 from costmodel.catalog.model_catalog import load_model
 from costmodel.facts import Facts
 from costmodel.predict import PredictionTable, predict
+from costmodel.recompute_modules import modules_code
 from costmodel.rules import legal_mask
 from costmodel.scenario import Scenario
-from costmodel.spec.options import usual_options
+from costmodel.spec.options import OFFLOADS, usual_options
 from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import AXES, PlanTable, stage_table
@@ -30,7 +32,7 @@ from planner.search.bounds import (
     step_time_bound,
     with_inner,
 )
-from planner.search.choices import option_columns
+from planner.search.choices import option_choices, option_columns
 from planner.search.master import DECISIONS, decisions_of, enumerate_below
 from planner.search.objective import Objective
 from planner.search.request import SearchRequest
@@ -189,6 +191,35 @@ def test_the_memory_bound_never_exceeds_the_peak(name: str) -> None:
         sharp += int((~fits(request, bound, pp, m, bounds, at, 0.7 * peak)).sum())  # type: ignore[arg-type]
     assert checked == PLANS
     assert sharp > PLANS // 4
+
+
+ONE_OPTION = [
+    *(("offload", code) for code in range(1, len(OFFLOADS))),
+    ("recompute_interval", 4),
+    *(("recompute_modules", modules_code(names)) for names in (["core_attn"], ["moe", "mlp"], ["layernorm"])),
+]
+
+
+@pytest.mark.parametrize(("option", "code"), ONE_OPTION)
+@pytest.mark.parametrize("name", ["dense-tied", "experts", "first-dense-mtp", "hybrid"])
+@pytest.mark.parametrize("framework", ["megatron-core", "deepspeed", "maxtext"])
+def test_bounds_hold_with_every_option(name: str, framework: str, option: str, code: int) -> None:
+    _, _, table, _ = priced_plans(name)
+    scenario = scenario_named(name).model_copy(update={"framework": load_framework(framework)})
+    at = np.arange(0, PLANS, 5)
+    table = table.take(at)
+    table = PlanTable(columns={**table.columns, option: np.full(len(table), code)})
+    request, facts = SearchRequest(scenario=scenario_named(name), also=((option, code),)), Facts.of(scenario)
+    exact = predict(facts, table, stage_table(scenario, table))
+    place = next(at for at, choice in enumerate(option_choices(request)) if code in choice)
+    rows = rows_from(table) | {"options": np.full(len(table), place)}
+    bounds = row_bounds(request, facts, rows)
+    for pp, bound, at in by_stages(request, table):
+        m = table["num_microbatches"][at]
+        least = step_time_bound(facts, bound, pp, num(m), bounds.body_s[at], bounds.ends_s[at])
+        assert (least <= exact.step_time_s[at] * ROUNDING).all(), (pp, bound)
+        peak = exact.peak_bytes[at]
+        assert np.all(fits(request, bound, pp, m, bounds, at, peak * ROUNDING)), (pp, bound)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", BOUNDED)

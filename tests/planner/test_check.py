@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -238,25 +240,54 @@ def test_recomputing_some_layers_lies_between_none_and_all(tmp_path: Path) -> No
     assert sum(one["time"].values()) == pytest.approx(one["step_time_s"], rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("given", "because"),
-    [
-        ({"offload": "optimizer"}, "offload optimizer"),
-    ],
-)
-def test_what_has_no_price_says_so(tmp_path: Path, given: dict[str, Any], because: str) -> None:
-    found = checked(tmp_path, {"tp": 2, "pp": 4, **given})
+def test_what_has_no_price_says_so(tmp_path: Path) -> None:
+    """An offload where nobody knows how fast the hosts are reached: the framework runs it, so it gets bounds."""
+    known = Path(find_spec("costmodel.catalog").submodule_search_locations[0]) / "clusters" / "dgx-h100.yaml"
+    lines = [line for line in known.read_text("utf-8").splitlines() if not line.startswith("host_bandwidth")]
+    (tmp_path / "cluster.yaml").write_text("\n".join(lines), encoding="utf-8")
+    plan, how = {"tp": 2, "pp": 4, "offload": "optimizer"}, {"cluster": str(tmp_path / "cluster.yaml")}
+    found = checked(tmp_path, plan, **how)
     assert (found["priced"], found["prediction"]) == (False, None)
-    assert found["bounds"]["because"][0].startswith(because)
+    assert found["bounds"]["because"] == ["offload optimizer on a cluster whose host link is unknown"]
+    assert [entry["rule"] for entry in found["policy"]] == ["offload_needs_host_link"]
     assert found["bounds"]["step_time_s"][0] > 0
     low, high = found["bounds"]["peak_bytes"]
     assert low < high
     assert found["status"] == "fits"
     # Between the bounds nobody knows.
-    between = checked(tmp_path, {"tp": 2, "pp": 4, **given}, min_free_gib=(CAPACITY - (low + high) / 2) / 2**30)
+    between = checked(tmp_path, plan, **how, min_free_gib=(CAPACITY - (low + high) / 2) / 2**30)
     assert between["status"] == "unknown"
-    beyond = checked(tmp_path, {"tp": 2, "pp": 4, **given}, min_free_gib=(CAPACITY - 0.99 * low) / 2**30)
+    beyond = checked(tmp_path, plan, **how, min_free_gib=(CAPACITY - 0.99 * low) / 2**30)
     assert beyond["status"] == "too_big"
+
+
+@pytest.mark.parametrize("modules", [["core_attn"], ["layernorm", "mlp"]])
+def test_modules_of_one_s_own_choice_have_a_price(tmp_path: Path, modules: list[str]) -> None:
+    none, named, full = (
+        checked(tmp_path, {"tp": 2, "pp": 4, **given})
+        for given in ({"recompute": "none"}, {"recompute_modules": modules}, {"recompute": "full"})
+    )
+    assert named["priced"]
+    assert named["plan"]["recompute_modules"] == modules
+    times = [entry["prediction"]["step_time_s"] for entry in (none, named, full)]
+    assert times == sorted(times)
+    told = any("saves nothing" in warning for warning in named["warnings"])
+    assert told == ("core_attn" in modules)
+
+
+def test_an_offload_has_a_price_and_needs_room_in_the_hosts(tmp_path: Path) -> None:
+    here, there = (checked(tmp_path, {"tp": 2, "pp": 4, "offload": where}) for where in ("none", "optimizer"))
+    assert there["prediction"]["step_time_s"] > here["prediction"]["step_time_s"]
+    assert there["prediction"]["memory"]["peak_bytes"] < here["prediction"]["memory"]["peak_bytes"]
+    assert here["prediction"]["memory"]["host_bytes_per_node"] == 0
+    need = there["prediction"]["memory"]["host_bytes_per_node"]
+    assert 0 < need < there["prediction"]["memory"]["host_memory_bytes_per_node"]
+    known = Path(find_spec("costmodel.catalog").submodule_search_locations[0]) / "clusters" / "dgx-h100.yaml"
+    text = re.sub(r"(?m)^host_memory_bytes_per_node: .*$", f"host_memory_bytes_per_node: {need - 1}", known.read_text())
+    (tmp_path / "cluster.yaml").write_text(text, encoding="utf-8")
+    found = checked(tmp_path, {"tp": 2, "pp": 4, "offload": "optimizer"}, cluster=str(tmp_path / "cluster.yaml"))
+    assert found["status"] == "too_big"
+    assert any(warning.startswith("host memory: what is offloaded takes") for warning in found["warnings"])
 
 
 def test_sequences_that_stay_whole_need_more(tmp_path: Path) -> None:

@@ -171,8 +171,8 @@ def test_no_plan_is_nearer(
     axes, doublings = distance(nearest["plan"])
     own = (round(axes + doublings, 6), nearest["prediction"]["step_time_s"])
     best = min(fitting)
-    if nearest["plan"]["layers_per_stage"] == [4, 2]:
-        assert own <= best  # layers of the plan's own, which no enumeration of layouts has
+    if nearest["plan"]["layers_per_stage"] == [4, 2] or "offload" in given:
+        assert own <= best  # layers and an offload of the plan's own, which no enumeration of layouts has
     else:
         assert own == (best[0], pytest.approx(best[1], rel=1e-9))
     told = nearest["distance"]
