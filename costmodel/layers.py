@@ -55,7 +55,7 @@ def hiding_cost(cost: PassCost, o: Outputs, *, backward: bool) -> PassCost:
     Compute hides it, less the compute that already hides other traffic on the same links. Exposed tensor and context
     parallelism hide it too where they stay in the scale-up domain and it leaves.
     """
-    tp_apart = o["tp_can_overlap"] * o["dp_leaves_domain"]
+    tp_apart = o["tp_in_domain"] * o["dp_leaves_domain"]
     cp_apart = (1.0 - o["cp_leaves_domain"]) * o["dp_leaves_domain"]
     core = o["attention_core_backward_s"] if backward else o["attention_core_s"]
     ring_hidden = np.minimum(o["cp_hideable_s"] * (RING_BACKWARD if backward else 1.0), core)
@@ -75,10 +75,11 @@ def hiding_cost(cost: PassCost, o: Outputs, *, backward: bool) -> PassCost:
 def _tensor_exposed(f: Facts, o: Outputs, comm: Num, compute: Num) -> Num:
     """What of a tensor-parallel exchange is not hidden under the products beside it.
 
-    At least the share that no framework has hidden, all of it where the exchange leaves the switched scale-up domain,
-    and what is longer than the products in any case.
+    At least the share that no framework has hidden, all of it where the exchange leaves the switched scale-up domain or
+    the plan has no overlap, and what is longer than the products in any case.
     """
-    share = np.where(o["tp_can_overlap"] > 0, f.cal.tp_exposed_share, 1.0)
+    alone = np.where(o["tp_in_domain"] > 0, np.maximum(f.cal.tp_exposed_share, 1.0), 1.0)
+    share = np.where(o["tp_can_overlap"] > 0, f.cal.tp_exposed_share, alone)
     return np.maximum(comm * share, comm - compute)
 
 

@@ -171,6 +171,6 @@ def lossless(facts: Facts) -> Facts:
 
 
 def axes_of(**values: float) -> Axes:
-    """Axes for one term, as columns of one row; modules are those that the framework recomputes."""
-    given = {"recompute_modules": 0.0} | values
-    return Axes({axis: np.array([value], dtype=np.float64) for axis, value in given.items()})
+    """Axes for one term, as columns of one row; options that are not named are the usual ones of a plan without cp."""
+    usual = {"recompute_modules": 0.0, "cp_balanced": 1.0, "cp_a2a_degree": 1.0, "tp_overlap": 1.0}
+    return Axes({axis: np.array([value], dtype=np.float64) for axis, value in (usual | values).items()})

@@ -35,3 +35,12 @@ def too_many_chunks(plan: Plan, scenario: Scenario) -> bool:
 def chunks_of(plan: Plan) -> tuple[tuple[int, ...], ...]:
     """For each device the layers of its chunks."""
     return plan.layers_per_chunk or tuple((layers,) for layers in plan.layers_per_stage)
+
+
+def hybrid_heads(plan: Plan, scenario: Scenario) -> Findings:
+    """Heads that can't be shared out among the ranks which exchange them under ``a2a+p2p``."""
+    ranks, model = plan.tp * plan.cp_a2a_degree, scenario.model
+    if model.num_heads % ranks:
+        yield "hybrid_cp_heads_divisible", f"{model.num_heads} heads over {ranks} ranks"
+    if model.mla is None and model.num_kv_heads % ranks:
+        yield "hybrid_cp_kv_heads_divisible", f"{model.num_kv_heads} KV heads over {ranks} ranks"

@@ -104,6 +104,8 @@ def _sharding(plan: Plan, scenario: Scenario) -> Findings:
     framework = scenario.framework
     if plan.tp > 1 and not framework.tensor_parallel:
         yield "tensor_parallel_known", f"tp {plan.tp}, {framework.title} is planned without"
+    if plan.tp > 1 and not plan.tp_overlap and not framework.has("tp_overlap"):
+        yield "tp_overlap_known", f"tp_overlap false, {framework.title} has no such switch"
     if (plan.ep > 1 or plan.etp > 1) and not framework.expert_parallel:
         yield "expert_parallel_known", f"ep {plan.ep} and etp {plan.etp}, {framework.title} is planned without"
     if plan.zero_stage not in framework.zero_stages:
@@ -114,6 +116,14 @@ def _sharding(plan: Plan, scenario: Scenario) -> Findings:
         yield "unsharded_has_one_shard", f"zero_stage 0 with dp_shard {plan.dp_shard}"
     if plan.cp > 1 and plan.cp_comm_type not in framework.cp_comm_types:
         yield "cp_comm_type_known", f"{framework.title} has no {plan.cp_comm_type}"
+    if plan.cp > 1 and plan.cp_comm_type == "a2a+p2p":
+        outer, rest = divmod(plan.cp, plan.cp_a2a_degree)
+        if rest or outer == 1 or plan.cp_a2a_degree == 1:
+            yield "cp_a2a_degree_fits_cp", f"{plan.cp_a2a_degree} inside, {outer} outside of cp {plan.cp}"
+    elif plan.cp_a2a_degree != (plan.cp if plan.cp_comm_type == "a2a" else 1):
+        yield "cp_a2a_degree_fits_cp", f"cp_a2a_degree {plan.cp_a2a_degree} under {plan.cp_comm_type} of cp {plan.cp}"
+    if plan.cp > 1 and not plan.cp_balanced and not framework.has("cp_unbalanced"):
+        yield "cp_balance_known", f"cp_balanced false in {framework.title}"
     if plan.cp == 1 and plan.cp_comm_type != "p2p":
         yield "cp_comm_type_canonical", f"cp 1 with cp_comm_type {plan.cp_comm_type}, must be p2p"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel.checker.findings import Findings, chunks_of, too_many_chunks
+from costmodel.checker.findings import Findings, chunks_of, hybrid_heads, too_many_chunks
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import Plan
 
@@ -49,6 +49,14 @@ def _context(plan: Plan, scenario: Scenario) -> Findings:
             yield "ring_needs_even_cp", f"cp {cp}"
         if model.num_mtp_layers:
             yield "ring_without_mtp", f"{model.num_mtp_layers} MTP layers"
+    if plan.cp_comm_type == "a2a+p2p":
+        if not tpu:
+            yield "usp_needs_tpu", f"a2a+p2p on {scenario.cluster.accelerator.name}"
+        if seq_len % (cp * cp):
+            yield "usp_sequence_divisible", f"seq_len {seq_len} over {cp} * {cp}"
+        if model.num_mtp_layers:
+            yield "usp_without_mtp", f"{model.num_mtp_layers} MTP layers"
+        yield from hybrid_heads(plan, scenario)
     if plan.cp_comm_type == "a2a":
         if not tpu:
             yield "ulysses_needs_tpu", f"a2a on {scenario.cluster.accelerator.name}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from costmodel.checker.findings import Findings, chunks_of, mesh_size, too_many_chunks
+from costmodel.checker.findings import Findings, chunks_of, hybrid_heads, mesh_size, too_many_chunks
 from costmodel.checker.megatron_model import MEGATRON_MODEL_PARTS
 from costmodel.scenario import Scenario
 from costmodel.spec.framework import FrameworkSpec
@@ -16,6 +16,8 @@ def _sharding(plan: Plan, scenario: Scenario) -> Findings:
     # moe_layer.py:636; dense models may leave it off.
     if scenario.model.moe and plan.tp > 1 and not plan.sequence_parallel:
         yield "sequence_parallel_follows_tp", f"an MoE model with tp {plan.tp} needs sequence_parallel"
+    if plan.tp > 1 and plan.tp_overlap and not plan.sequence_parallel:
+        yield "tp_overlap_needs_sequence_parallel", f"tp_overlap with tp {plan.tp} needs sequence_parallel"
     if plan.zero_stage >= 2:
         if not framework.has("megatron_fsdp"):
             yield "gradient_sharding_needs_megatron_fsdp", f"zero_stage {plan.zero_stage} in {framework.version}"
@@ -80,6 +82,10 @@ def _context(plan: Plan, scenario: Scenario) -> Findings:
         yield "sequence_divisible_by_tp", f"seq_len {seq_len} over cp {cp} and tp {plan.tp}"
     if cp > 1 and plan.cp_comm_type == "all_gather" and not scenario.framework.has("cp_comm_type"):
         yield "all_gather_needs_cp_comm_type", f"all_gather in {scenario.framework.version}"
+    if cp > 1 and plan.cp_comm_type == "a2a+p2p":
+        if not scenario.framework.has("cp_comm_type"):
+            yield "hybrid_cp_needs_cp_comm_type", f"a2a+p2p in {scenario.framework.version}"
+        yield from hybrid_heads(plan, scenario)
     if cp > 1 and plan.cp_comm_type == "a2a":
         if not scenario.framework.has("cp_comm_type"):
             yield "a2a_needs_ulysses", f"a2a in {scenario.framework.version}"

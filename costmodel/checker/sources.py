@@ -15,6 +15,8 @@ _EVERYWHERE: Mapping[str, str] = {
 _MEGATRON = "megatron-core 0.16.1 (PyPI) megatron/core/"
 _OWN: Mapping[str, Mapping[str, str]] = {
     "megatron-core": {
+        "tp_overlap_needs_sequence_parallel": "NVIDIA/Megatron-LM d98e8a64ddf3 (2026-08-22) "
+        "megatron/training/arguments.py:1442",
         "recompute_modules_in_model": _MEGATRON + "transformer/transformer_config.py:1213-1222",
         "activation_offload_without_pipeline": _MEGATRON + "transformer/transformer_config.py:1144",
         "activation_offload_without_recompute": _MEGATRON + "transformer/transformer_config.py:1149",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.arrays import Bools
+from costmodel.rules.context_parallel import CONTEXT_RULES
 from costmodel.rules.offload import OFFLOAD_RULES
 from costmodel.rules.pipeline import PIPELINE_RULES
 from costmodel.rules.recompute import RECOMPUTE_RULES
@@ -163,11 +164,23 @@ GENERAL_RULES: tuple[Rule, ...] = (
         source=ARITHMETIC,
     ),
     *PIPELINE_RULES,
+    *CONTEXT_RULES,
     Rule(
         name="tensor_parallel_known",
         axes=("tp",),
         holds=_tensor_parallel_known,
         reason=lambda s, row: f"tp {row['tp']} must be 1: {s.framework.title} is planned without tensor parallelism",
+        source=CATALOG,
+    ),
+    Rule(
+        name="tp_overlap_known",
+        axes=("tp", "tp_overlap"),
+        holds=lambda _, c: np.asarray((c["tp"] == 1) | (c["tp_overlap"] == 1)),
+        reason=lambda s, row: (
+            f"tp_overlap false with tp {row['tp']}: {s.framework.title} has no switch for it, and is priced as it was "
+            "measured"
+        ),
+        without_feature="tp_overlap",
         source=CATALOG,
     ),
     Rule(

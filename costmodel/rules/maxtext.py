@@ -9,6 +9,7 @@ import numpy as np
 
 from costmodel.arrays import Bools
 from costmodel.rules import shared
+from costmodel.rules.context_parallel import hybrid_heads_divisible, hybrid_kv_heads_divisible, uses_hybrid
 from costmodel.rules.layouts import LAYOUT_AXES, chunks_of, per_layout, visited
 from costmodel.rules.rule import PlanColumns, Row, Rule, divisible_rule
 from costmodel.scenario import Scenario
@@ -17,6 +18,7 @@ from costmodel.stages import shortened
 _REPOSITORY = "AI-Hypercomputer/maxtext e591f30cbbf2 (2026-08-22) src/maxtext/"
 _TYPES = _REPOSITORY + "configs/types.py"
 _SHARDING = "JAX: the size of a sharded dimension is a multiple of its mesh axes; " + _REPOSITORY + "configs/base.yml"
+_USP = _REPOSITORY + "layers: USP (Ulysses over ring) is TPU attention in train mode"
 _TPU_FAMILY = "tpu"
 
 
@@ -152,6 +154,32 @@ MAXTEXT_RULES: tuple[Rule, ...] = (
         ),
         source=_TYPES + ": ring with context_parallel_load_balance, the default",
     ),
+    Rule(
+        name="usp_needs_tpu",
+        axes=("cp", "cp_comm_type"),
+        holds=lambda s, c: np.asarray(~uses_hybrid(c) | _on_tpu(s)),
+        reason=lambda s, row: "a2a+p2p with " + _device_reason(s, row),
+        source=_USP,
+    ),
+    divisible_rule(
+        name="usp_sequence_divisible",
+        axes=("cp", "cp_comm_type"),
+        dividend=shared.SEQ_LEN,
+        divisor=("cp^2", lambda _, columns: columns["cp"] ** 2),
+        when=lambda _, columns: uses_hybrid(columns),
+        source=_TYPES + ": usp",
+    ),
+    Rule(
+        name="usp_without_mtp",
+        axes=("cp", "cp_comm_type"),
+        holds=lambda s, c: np.asarray(~uses_hybrid(c) | (s.model.num_mtp_layers == 0)),
+        reason=lambda s, row: (
+            f"cp {row['cp']} by a2a+p2p with {s.model.num_mtp_layers} multi-token-prediction layers: usp has none"
+        ),
+        source=_TYPES + ": usp",
+    ),
+    hybrid_heads_divisible(_USP),
+    hybrid_kv_heads_divisible(_USP),
     divisible_rule(
         name="sequence_divisible_by_cp",
         axes=("cp",),

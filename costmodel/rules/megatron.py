@@ -9,6 +9,7 @@ import numpy as np
 
 from costmodel.arrays import Bools
 from costmodel.rules import shared
+from costmodel.rules.context_parallel import hybrid_heads_divisible, hybrid_kv_heads_divisible
 from costmodel.rules.megatron_model import MEGATRON_MODEL_RULES
 from costmodel.rules.megatron_pipeline import MEGATRON_PIPELINE_RULES
 from costmodel.rules.offload import MEGATRON_OFFLOAD_RULES
@@ -126,7 +127,10 @@ MEGATRON_RULES: tuple[Rule, ...] = (
     shared.sequence_divisible_by_tp(_REPOSITORY + "megatron/core/tensor_parallel/mappings.py:72"),
     _needs_cp_comm_type("a2a_needs_ulysses", "a2a"),
     _needs_cp_comm_type("all_gather_needs_cp_comm_type", "all_gather"),
+    _needs_cp_comm_type("hybrid_cp_needs_cp_comm_type", "a2a+p2p"),
     shared.a2a_heads_divisible_by_cp(_A2A_HEADS),
+    hybrid_heads_divisible(_A2A_HEADS),
+    hybrid_kv_heads_divisible(_A2A_HEADS),
     # A rank with one replicated KV head can't share it over cp, so replication needs no case of its own.
     shared.a2a_kv_heads_divisible_by_cp(_A2A_HEADS),
     Rule(

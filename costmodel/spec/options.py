@@ -210,7 +210,10 @@ def _sync_of_stage(columns: Mapping[str, Ints]) -> Ints:
 
 
 def _ulysses_ranks(columns: Mapping[str, Ints]) -> Ints:
-    """All ranks exchange heads under ``a2a`` (code 2 of the exchanges), none in a ring or an all-gather."""
+    """All ranks exchange heads under ``a2a`` (code 2 of the exchanges), none in a ring or an all-gather.
+
+    How many of them do under ``a2a+p2p`` depends on the model's heads and on tp: ``rules.context_parallel`` says.
+    """
     return np.asarray(np.where(columns["cp_comm_type"] == 2, columns["cp"], 1), dtype=np.int64)
 
 
@@ -222,7 +225,7 @@ OPTIONS: tuple[Option, ...] = (
     Word(name="gradient_sync", words=GRADIENT_SYNCS, usual=_sync_of_stage, reads=("zero_stage",)),
     AnyOf(name="zero_plus", words=ZERO_PLUS),
     Switch(name="tp_overlap", usual=1),
-    Count(name="cp_a2a_degree", usual=_ulysses_ranks, reads=("cp", "cp_comm_type"), least=1),
+    Count(name="cp_a2a_degree", usual=_ulysses_ranks, reads=("tp", "cp", "cp_comm_type"), least=1),
     Switch(name="cp_balanced", usual=1),
     Word(name="moe_dispatcher", words=MOE_DISPATCHERS),
     Switch(name="ep_overlap", usual=0),

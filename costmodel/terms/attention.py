@@ -5,6 +5,8 @@ Layers of a hybrid cost the average over all of them.
 
 from __future__ import annotations
 
+import numpy as np
+
 from costmodel.arrays import Num
 from costmodel.facts import Facts
 from costmodel.kernels import attention_core_s, gemm_s, memory_bound_s
@@ -55,6 +57,8 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
     residual = memory_bound_s(f, shapes.sub_blocks(f) * _RESIDUAL_TENSORS * sharded)
     linear, latent_up = _projections_s(f, x)
     core_forward, core_backward = attention_core_s(f, shapes.tokens(f, x), shapes.heads(f, x))
+    slower = np.where(x.cp_balanced > 0, 1.0, shapes.latest_over_mean(f, x))
+    core_forward, core_backward = core_forward * slower, core_backward * slower
     if shapes.has_mixers(f):
         attention, mixer = f.model.attention_share, f.model.mixer_share
         mixer_linear, scan = _mixer_s(f, x)
@@ -76,4 +80,6 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
     }
 
 
-ATTENTION = Term(name="attention", axes=("tp", "cp", "micro_batch_size"), evaluate=_evaluate)
+ATTENTION = Term(
+    name="attention", axes=("tp", "cp", "cp_balanced", "cp_a2a_degree", "micro_batch_size"), evaluate=_evaluate
+)

@@ -16,7 +16,7 @@ from costmodel.spec.plan import CP_COMM_TYPES
 from costmodel.terms import shapes
 from costmodel.terms.term import Axes, Outputs, Term
 
-P2P, ALL_GATHER, A2A = (CP_COMM_TYPES.index(kind) for kind in ("p2p", "all_gather", "a2a"))
+P2P, ALL_GATHER, A2A, HYBRID = (CP_COMM_TYPES.index(kind) for kind in ("p2p", "all_gather", "a2a", "a2a+p2p"))
 
 
 def _tensor_parallel(f: Facts, x: Axes) -> Outputs:
@@ -36,42 +36,50 @@ def _tensor_parallel(f: Facts, x: Axes) -> Outputs:
     block = block * (shapes.sub_blocks(f) / 2.0)
     routed = shapes.routed_tokens(f, x) * f.model.expert_hidden * f.work.activation_bytes
     expert = there_and_back(x.etp, routed) * f.model.mlp_share
+    in_domain = (x.tp <= f.hardware.tier_devices[0]) * f.hardware.tier_scale_up[0]
     return {
         "tp_block_s": block,
         "tp_expert_s": expert + np.where(f.model.shared_ffn > 0, block, 0.0),
-        "tp_can_overlap": (x.tp <= f.hardware.tier_devices[0]) * f.hardware.tier_scale_up[0],
+        "tp_in_domain": in_domain,
+        "tp_can_overlap": in_domain * x.tp_overlap,
     }
 
 
 def _context_parallel(f: Facts, x: Axes) -> Outputs:
     """Exchange of keys and values (primer, "Context parallelism and ring attention").
 
-    ``cp_hideable_s`` overlaps with attention, ``cp_exposed_s`` cannot. Ring: c - 1 hops of one K/V chunk.
-    All-gather: the whole K/V before attention starts (Llama 3). Ulysses: all-to-all of Q, K, V before and of the
-    output after attention.
+    ``cp_hideable_s`` overlaps with attention, ``cp_exposed_s`` cannot. Ring: hops of one K/V chunk to all ranks but
+    one's own. All-gather: the whole K/V before attention starts (Llama 3). Ulysses: all-to-all of Q, K, V before and of
+    the output after attention (Jacobs 2023, arXiv 2309.14509, section 3.2). Both: Ulysses among ``cp_a2a_degree``
+    neighbours, and a ring of what these hold together (Fang 2024, arXiv 2405.07719, section 3).
     """
     t, element = shapes.tokens(f, x), f.work.activation_bytes
-    kv = shapes.kv_heads(f, x) * (f.model.qk_head_dim + f.model.v_head_dim)
+    inner, outer = x.cp_a2a_degree, x.cp / x.cp_a2a_degree
+    widths, width = f.model.qk_head_dim + f.model.v_head_dim, shapes.heads(f, x) * f.model.v_head_dim
+    # After the exchange a rank has its share of the KV heads, at least one, of the tokens of all inner ranks.
+    kv = np.maximum(shapes.kv_heads(f, x) / inner, 1.0) * inner * widths
     chunk = t * kv * element
-    ring = (x.cp - 1.0) * neighbours(f, x.cp, x.tp).seconds(chunk)
+    ring = (outer - 1.0) * neighbours(f, outer, x.tp * inner).seconds(chunk)
     gather = all_gather(f, x.cp, x.tp).seconds(chunk * x.cp)
-    everything = t * (shapes.qkv_width(f, x) + shapes.heads(f, x) * f.model.v_head_dim) * element
-    exchange = all_to_all(f, x.cp, x.tp, np.ones_like(x.cp)).seconds(everything)
+    everything = t * (shapes.heads(f, x) * f.model.qk_head_dim + kv + width) * element
+    exchange = all_to_all(f, inner, x.tp, np.ones_like(x.cp)).seconds(everything)
     # A mixer passes on a state of fixed size: next to keys and values of a chunk it is nothing.
     ring, gather, exchange = (seconds * f.model.attention_share for seconds in (ring, gather, exchange))
     active = x.cp > 1.0
-    gathers, exchanges = active & (x.cp_comm_type == ALL_GATHER), active & (x.cp_comm_type == A2A)
+    gathers = active & (x.cp_comm_type == ALL_GATHER)
+    exchanges = active & ((x.cp_comm_type == A2A) | (x.cp_comm_type == HYBRID))
+    rings = active & ((x.cp_comm_type == P2P) | (x.cp_comm_type == HYBRID))
     # After every hop but the first the running output is rescaled by the softmax statistics: read, read, write in fp32
     # (Liu 2023, arXiv 2310.01889, section 3).
-    merged = (x.cp - 1.0) * t * shapes.heads(f, x) * f.model.v_head_dim * 3.0 * 4.0
-    merge = (memory_bound_s(f, merged) + (x.cp - 1.0) * f.cal.gemm_launch_s) * f.model.attention_share
+    merged = (outer - 1.0) * t * width * 3.0 * 4.0
+    merge = (memory_bound_s(f, merged) + (outer - 1.0) * f.cal.gemm_launch_s) * f.model.attention_share
     # Gathered K/V and its gradient; two chunks on the way and two at work; Q, K, V and output in their other layout.
-    held = np.where(gathers, 2.0 * chunk * x.cp, np.where(exchanges, everything, 4.0 * chunk))
+    held = np.where(exchanges, everything, 0.0) + np.where(rings, 4.0 * chunk, 0.0)
     return {
-        "cp_buffer_bytes": np.where(active, held, 0.0),
+        "cp_buffer_bytes": np.where(gathers, 2.0 * chunk * x.cp, held),
         "cp_leaves_domain": num(x.tp * x.cp > f.hardware.tier_devices[0]),
-        "cp_merge_s": np.where(active & (x.cp_comm_type == P2P), merge, 0.0),
-        "cp_hideable_s": np.where(active & (x.cp_comm_type == P2P), ring, 0.0),
+        "cp_merge_s": np.where(rings, merge, 0.0),
+        "cp_hideable_s": np.where(rings, ring, 0.0),
         "cp_exposed_s": np.where(gathers, gather, np.where(exchanges, exchange, 0.0)),
         # Gathered K/V is gathered again and its gradient scattered; an all-to-all goes back as it came.
         "cp_exposed_backward_s": np.where(gathers, 2.0 * gather, np.where(exchanges, exchange, 0.0)),
@@ -96,9 +104,13 @@ def _pipeline_parallel(f: Facts, x: Axes) -> Outputs:
     return {"pp_boundary_s": np.where(x.pp > 1.0, neighbours(f, x.pp, x.tp * x.cp * x.dp).seconds(size), 0.0)}
 
 
-TENSOR_PARALLEL = Term(name="tensor_parallel", axes=("tp", "cp", "etp", "micro_batch_size"), evaluate=_tensor_parallel)
+TENSOR_PARALLEL = Term(
+    name="tensor_parallel", axes=("tp", "cp", "etp", "micro_batch_size", "tp_overlap"), evaluate=_tensor_parallel
+)
 CONTEXT_PARALLEL = Term(
-    name="context_parallel", axes=("tp", "cp", "cp_comm_type", "micro_batch_size"), evaluate=_context_parallel
+    name="context_parallel",
+    axes=("tp", "cp", "cp_comm_type", "cp_a2a_degree", "micro_batch_size"),
+    evaluate=_context_parallel,
 )
 EXPERT_PARALLEL = Term(
     name="expert_parallel", axes=("tp", "cp", "ep", "etp", "micro_batch_size"), evaluate=_expert_parallel

@@ -6,6 +6,7 @@ import numpy as np
 
 from costmodel.arrays import Num
 from costmodel.facts import Facts
+from costmodel.flops import mean_attended_tokens
 from costmodel.terms.term import Axes
 
 
@@ -33,6 +34,19 @@ def qkv_width(f: Facts, x: Axes) -> Num:
     """Per-token elements of Q, K and V on one rank."""
     q = heads(f, x) * f.model.qk_head_dim
     return q + kv_heads(f, x) * (f.model.qk_head_dim + f.model.v_head_dim)
+
+
+def latest_over_mean(f: Facts, x: Axes) -> Num:
+    """Keys that the last of the contiguous pieces attends to, over the mean of all: ``2 - 1/r`` over r pieces.
+
+    Its mean query sees ``s - s/(2r)`` keys, the mean of all s/2 (primer, "Context parallelism"). Ranks that exchange
+    heads see the whole sequence, so only a ring or a gather has pieces. A window cuts the early keys, and with them the
+    difference.
+    """
+    pieces = x.cp / x.cp_a2a_degree
+    mean = mean_attended_tokens(f.work.seq_len, f.model.window, f.model.window_share)
+    more = (1.0 - f.model.window_share) * f.work.seq_len / 2.0 * (1.0 - 1.0 / pieces)
+    return 1.0 + more / mean
 
 
 def padded_vocab(f: Facts, x: Axes) -> Num:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from costmodel.rules.context_parallel import hybrid_degrees, uses_hybrid
 from costmodel.rules.rule import as_columns
 from costmodel.scenario import Scenario
 from costmodel.spec.options import OPTIONS
@@ -52,7 +53,7 @@ def complete(draft: PlanDraft, scenario: Scenario, origins: Mapping[str, str]) -
         _settle_schedule(plan, scenario)
         has_layers = settle_layers(plan, scenario)
         settle_recompute(plan, scenario)
-        _settle_options(plan)
+        _settle_options(plan, scenario)
         _settle_workload(plan, scenario, origins)
         return plan, has_layers
 
@@ -164,11 +165,12 @@ def _settle_schedule(plan: Settling, scenario: Scenario) -> None:
         plan.assume("schedule", offered[0], f"the first that {scenario.framework.title} has")
 
 
-def _settle_options(plan: Settling) -> None:
+def _settle_options(plan: Settling, scenario: Scenario) -> None:
     """Options that the draft leaves open are the usual ones, which goes without saying."""
     columns = as_columns(
         {
             "zero_stage": plan.values["zero_stage"],
+            "tp": plan.values["tp"],
             "cp": plan.values["cp"],
             "cp_comm_type": CP_COMM_TYPES.index(plan.values["cp_comm_type"]),
         }
@@ -176,6 +178,12 @@ def _settle_options(plan: Settling) -> None:
     for option in OPTIONS:
         own = getattr(plan.draft, option.name)
         plan.values[option.name] = option.decode(int(option.usual_of(columns))) if own is None else own
+    together = plan.values["tp"] > 1 and not plan.values["sequence_parallel"] and scenario.framework.has("tp_overlap")
+    if plan.draft.tp_overlap is None and together:
+        plan.follow("tp_overlap", False, "sequence_parallel is off")
+    if plan.draft.cp_a2a_degree is None and uses_hybrid(columns):
+        degree = int(hybrid_degrees(scenario, columns["tp"], columns["cp"]))
+        plan.assume("cp_a2a_degree", degree, "the most that divide the heads inside the scale-up domain")
 
 
 def _settle_workload(plan: Settling, scenario: Scenario, origins: Mapping[str, str]) -> None:

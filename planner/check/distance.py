@@ -111,7 +111,9 @@ def changed(reference: Reference, columns: Mapping[str, Ints]) -> dict[str, Bool
         found["recompute"] = other | reference.recomputes_in_part
     follows_tp = (columns["tp"] > 1) != (own["tp"] > 1)
     found["sequence_parallel"] = np.asarray(~follows_tp & ((columns["tp"] > 1) != reference.sequence_parallel))
-    found |= {name: np.asarray(columns[name] != own[name]) for name in _COUNTED_OPTIONS if name in columns}
+    # Without sequence parallelism nothing overlaps: whether it does then follows too.
+    counted = (name for name in _COUNTED_OPTIONS if name != "tp_overlap" or reference.sequence_parallel)
+    found |= {name: np.asarray(columns[name] != own[name]) for name in counted if name in columns}
     found["num_microbatches"] = np.asarray(
         reference.wrong_microbatches & (columns["num_microbatches"] != own["num_microbatches"])
     )

@@ -126,7 +126,10 @@ class NearestSearch:
         """
         row = self.reference.row
         usual = usual_options(as_columns(row))
-        own = tuple((name, row[name]) for name in OPTION_NAMES if row[name] != int(usual[name]))
+        # Plans of the space have sequence parallelism, and what overlaps with it.
+        follows = () if self.reference.sequence_parallel else ("tp_overlap",)
+        names = (name for name in OPTION_NAMES if name not in follows)
+        own = tuple((name, row[name]) for name in names if row[name] != int(usual[name]))
         modules = row["recompute_modules"]
         return (*own, (MODULES.name, modules)) if modules and not set(MODULES.decode(modules)) & NOT_PRICED else own
 

@@ -32,6 +32,7 @@ from costmodel.spec.model import DenseLayers
 from costmodel.spec.plan import RECOMPUTES, SCHEDULES
 from costmodel.stages import Layout, representative_stages
 from costmodel.table import AXES, PlanTable, layer_counts
+from costmodel.terms.attention import ATTENTION
 from costmodel.terms.communication import CONTEXT_PARALLEL
 from costmodel.terms.state import state_bytes
 from costmodel.terms.term import Axes
@@ -110,6 +111,8 @@ def row_bounds(request: SearchRequest, f: Facts, rows: Columns, *, however_shard
         exchanging = row_table(request, rows, kind)
         exchange = CONTEXT_PARALLEL.evaluate(f, Axes({axis: num(exchanging[axis]) for axis in CONTEXT_PARALLEL.axes}))
         o = {**o, **exchange}
+        if (exchanging["cp_balanced"] == 0).any():  # then what a rank attends to depends on the exchange
+            o |= ATTENTION.evaluate(f, Axes({axis: num(exchanging[axis]) for axis in ATTENTION.axes}))
         passes = forward_cost(f, o), backward_cost(f, o, num(table["recompute"]))
         if not however_sharded:
             passes = with_sharded_parameters(f, o, *passes, sharding)

@@ -15,6 +15,7 @@ import numpy as np
 from costmodel.arrays import Bools, Ints
 from costmodel.errors import InvalidInput
 from costmodel.rules import Rule
+from costmodel.rules.context_parallel import hybrid_degrees, uses_hybrid
 from costmodel.spec.options import BY_NAME, CHOICE_NAMES, CHOICES, Option
 from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE
 from planner.search.request import SearchRequest
@@ -85,13 +86,21 @@ def option_columns(
     for name in names:
         place = CHOICE_NAMES.index(name)
         codes = [choice[place] for choice in choices]
-        usual = BY_NAME[name].usual_of(columns)
+        usual = _usual(request, name, columns)
         if set(codes) == {USUAL}:
             found[name] = usual
         else:
             own = np.array(codes, dtype=np.int64)[columns["options"]]
             found[name] = np.asarray(np.where(own == USUAL, usual, own), dtype=np.int64)
     return found
+
+
+def _usual(request: SearchRequest, name: str, columns: Mapping[str, Ints]) -> Ints:
+    usual = BY_NAME[name].usual_of(columns)
+    if name == "cp_a2a_degree" and uses_hybrid(columns).any():
+        degrees = hybrid_degrees(request.scenario, columns["tp"], columns["cp"])
+        return np.asarray(np.where(uses_hybrid(columns), degrees, usual))
+    return usual
 
 
 def axes_read(rule: Rule) -> tuple[str, ...]:

@@ -15,12 +15,13 @@ from costmodel.catalog.model_catalog import load_model
 from costmodel.checker import check_plan, source_of
 from costmodel.errors import UnknownName
 from costmodel.rules import broken, broken_by, rules_for
+from costmodel.rules.rule import as_columns
 from costmodel.rules.selection import RULE_SETS
 from costmodel.scenario import Scenario
 from costmodel.schedules import placement_of
 from costmodel.spec.model import ModelSpec
-from costmodel.spec.options import OFFLOADS
-from costmodel.spec.plan import SCHEDULES, Plan
+from costmodel.spec.options import OFFLOADS, usual_options
+from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES, Plan
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import BASE_AXES, PlanTable
 from tests import scenarios
@@ -81,7 +82,7 @@ def row_of(scenario: Scenario, **axes: int) -> dict[str, int]:
     row["dp_shard"] = row["dp"] // row["dp_replicate"]
     if "num_microbatches" not in axes:
         row["num_microbatches"] = scenario.workload.global_batch_size // (row["micro_batch_size"] * row["dp"])
-    return row
+    return {axis: int(code) for axis, code in usual_options(as_columns(row)).items()} | row
 
 
 MODELS = {
@@ -149,7 +150,7 @@ def rows(draw: st.DrawFn, scenario: Scenario) -> dict[str, int]:
     row = {
         "tp": tp,
         "cp": cp,
-        "cp_comm_type": draw(st.integers(0, 2)) if cp > 1 else 0,
+        "cp_comm_type": draw(st.integers(0, 3)) if cp > 1 else 0,
         "ep": draw(mostly([1, 2, 4, 8], [3])) if moe else 1,
         "etp": draw(mostly([1, 2], [3])) if moe else 1,
         "dp": dp,
@@ -167,9 +168,13 @@ def rows(draw: st.DrawFn, scenario: Scenario) -> dict[str, int]:
         "recompute_interval": draw(mostly([1], [4])),
     }
     row["recompute_modules"] = draw(st.sampled_from([0, 1, 2, 14, 80, 384])) if row["recompute"] == 1 else 0
+    seldom = draw(st.integers(0, 15))
+    row |= {"cp_balanced": int(seldom != 7), "tp_overlap": int(seldom != 8)}
+    if row["cp_comm_type"] == CP_COMM_TYPES.index("a2a+p2p"):
+        row["cp_a2a_degree"] = draw(st.sampled_from([2, 2, 3, 4]))
     for axis in draw(st.lists(st.sampled_from(BASE_AXES), max_size=2)):
         limits = {
-            "cp_comm_type": (0, 2),
+            "cp_comm_type": (0, 3),
             "layout": (0, 2),
             "recompute": (0, 2),
             "schedule": (0, 6),
@@ -191,7 +196,7 @@ def test_the_checker_and_the_rules_agree_on_random_plans(framework: str) -> None
     @given(data=st.data())
     def agree(data: st.DataObject) -> None:
         scenario = data.draw(questions(framework))
-        drawn = data.draw(st.lists(rows(scenario), min_size=30, max_size=40))
+        drawn = data.draw(st.lists(rows(scenario), min_size=24, max_size=32))
         by_rule = broken_by(scenario, PlanTable.of_rows(drawn))
         for index, row in enumerate(drawn):
             expected = {name for name, where in by_rule.items() if where[index]}

@@ -441,7 +441,7 @@ def test_ulysses_sends_all_but_the_own_share_of_every_head(cp: int) -> None:
     """Jacobs 2023 (arXiv 2309.14509): Q, K, V before and the output after attention, so it falls with the degree."""
     elements = (8192 / cp) * (4096 + 2 * 1024 + 4096)
     expected = elements * 2 * (cp - 1) / cp / INSIDE
-    assert sent(CONTEXT_PARALLEL, "cp_exposed_s", cp=cp, cp_comm_type=A2A) == pytest.approx(expected)
+    assert sent(CONTEXT_PARALLEL, "cp_exposed_s", cp=cp, cp_comm_type=A2A, cp_a2a_degree=cp) == pytest.approx(expected)
 
 
 def test_a_ring_over_nodes_goes_at_the_pace_of_the_network() -> None:

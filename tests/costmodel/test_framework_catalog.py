@@ -165,6 +165,7 @@ FIRST_VERSIONS = {
     "mamba2_cp": "0.13",
     "gated_delta_net": "0.16",
     "gated_delta_net_cp": "0.17",
+    "tp_overlap": "0.9",
 }
 # Which Megatron-Core a version of NeMo shipped with (NeMo Framework's software component versions).
 BEHIND_NEMO = {"2.0": "0.9", "2.1": "0.10", "2.2": "0.11", "2.3": "0.12", "2.4": "0.13", "2.5": "0.14"}

@@ -449,7 +449,7 @@ def test_passes_go_twice_as_long_backward() -> None:
     """They read what was saved and the gradient, and write a gradient."""
     scenario = scenario_of("llama-3-8b", devices=1, global_batch_size=4)
     facts = Facts.of(scenario)
-    forward = ATTENTION.evaluate(facts, axes_of(tp=1, cp=1, micro_batch_size=1))
+    forward = ATTENTION.evaluate(facts, axes_of(tp=1, cp=1, micro_batch_size=1, cp_balanced=1, cp_a2a_degree=1))
     found = broken_down(scenario, plan_row(4)).time["norms"]
     assert found == pytest.approx(4 * 32 * 3 * float((forward["norm_s"] + forward["residual_s"])[0]))
 
@@ -498,7 +498,7 @@ def test_tensor_parallelism_over_pcie_hides_nothing() -> None:
     scenario = scenario_of("llama-3-8b", "l40s-8", 8, 64, 4096)
     facts = Facts.of(scenario)
     row = plan_row(64, tp=8)
-    raw = TENSOR_PARALLEL.evaluate(facts, axes_of(tp=8, cp=1, etp=1, micro_batch_size=1))["tp_block_s"]
+    raw = TENSOR_PARALLEL.evaluate(facts, axes_of(tp=8, cp=1, etp=1, micro_batch_size=1, tp_overlap=1))["tp_block_s"]
     assert broken_down(scenario, row).time["tp_comm"] == pytest.approx(64 * 32 * 4 * float(raw[0]))
 
 

@@ -30,7 +30,7 @@ INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
 GPIPE = SCHEDULES.index("gpipe")
 DUALPIPE = SCHEDULES.index("dualpipe")
 ALL_GATHER = CP_COMM_TYPES.index("all_gather")
-A2A = CP_COMM_TYPES.index("a2a")
+A2A, HYBRID = CP_COMM_TYPES.index("a2a"), CP_COMM_TYPES.index("a2a+p2p")
 
 SELECTIVE, FULL = RECOMPUTES.index("selective"), RECOMPUTES.index("full")
 CORE, NORMS, MOE_ACT = (modules_code([name]) for name in ("core_attn", "layernorm", "moe_act"))
@@ -60,6 +60,9 @@ BASE = {
     "fsdp_prefetch": 1,
     "gradient_sync": GRADIENT_SYNCS.index("microbatch"),
     "zero_plus": 0,
+    "cp_a2a_degree": 1,
+    "cp_balanced": 1,
+    "tp_overlap": 1,
 }
 
 
@@ -143,6 +146,40 @@ CASES = {
         fails={"schedule": DUALPIPE, "num_microbatches": 6},
         reason="schedule dualpipe with num_microbatches 6: half of them go each way, the number must be even and at "
         "least 2 * pp 4 = 8",
+    ),
+    "cp_a2a_degree_fits_cp": Case(
+        passes={"cp": 8, "cp_comm_type": HYBRID, "cp_a2a_degree": 4},
+        fails={"cp": 8, "cp_comm_type": HYBRID, "cp_a2a_degree": 8},
+        reason="cp_a2a_degree 8 with cp 8 by a2a+p2p must divide cp 8 and lie between 1 and 8, so that the product of "
+        "both degrees is cp",
+    ),
+    "cp_balance_known": Case(
+        passes={"cp_balanced": 0},
+        fails={"cp": 2, "cp_balanced": 0},
+        reason="cp_balanced false with cp 2: Megatron-Core 0.16 always gives every rank an early and a late piece of "
+        "the sequence",
+    ),
+    "tp_overlap_known": Case(
+        scenario={"features": {}},
+        passes={"tp": 1, "tp_overlap": 0},
+        fails={"tp_overlap": 0},
+        reason="tp_overlap false with tp 2: Megatron-Core has no switch for it, and is priced as it was measured",
+    ),
+    "hybrid_cp_needs_cp_comm_type": Case(
+        scenario={"version": "0.9"},
+        passes={"cp": 4},
+        fails={"cp": 4, "cp_comm_type": HYBRID, "cp_a2a_degree": 2},
+        reason="cp 4 by a2a+p2p: Megatron-Core 0.9 doesn't have it yet",
+    ),
+    "hybrid_cp_heads_divisible": Case(
+        passes={"cp": 32, "cp_comm_type": HYBRID, "cp_a2a_degree": 16},
+        fails={"cp": 64, "cp_comm_type": HYBRID, "cp_a2a_degree": 32},
+        reason="num_heads 32 % (tp * cp_a2a_degree) 64 = 32, must be 0",
+    ),
+    "hybrid_cp_kv_heads_divisible": Case(
+        passes={"cp": 8, "cp_comm_type": HYBRID, "cp_a2a_degree": 4},
+        fails={"cp": 16, "cp_comm_type": HYBRID, "cp_a2a_degree": 8},
+        reason="num_kv_heads 8 % (tp * cp_a2a_degree) 16 = 8, must be 0",
     ),
     "zero_stage_known": Case(
         scenario={"zero_stages": (0, 1)}, fails={"zero_stage": 2}, reason="zero_stage 2: Megatron-Core has 0, 1"

@@ -22,7 +22,7 @@ from tests.costmodel.test_rules import BASE
 
 F1B = SCHEDULES.index("1f1b")
 INTERLEAVED = SCHEDULES.index("interleaved_1f1b")
-P2P, ALL_GATHER, A2A = (CP_COMM_TYPES.index(kind) for kind in ("p2p", "all_gather", "a2a"))
+P2P, ALL_GATHER, A2A, HYBRID = (CP_COMM_TYPES.index(kind) for kind in ("p2p", "all_gather", "a2a", "a2a+p2p"))
 
 ALONE = {"tp": 1, "pp": 1}
 NO_ZERO = {"zero_stage": 0, "dp_replicate": 8, "dp_shard": 1}
@@ -372,6 +372,35 @@ CASES = {
         fails={"cp": 2},
         reason="cp 2 by p2p with 1 multi-token-prediction layers: a balanced ring has none",
     ),
+    ("maxtext", "usp_needs_tpu"): Case(
+        passes={"cp": 4, "cp_comm_type": ALL_GATHER},
+        fails={"cp": 4, "cp_comm_type": HYBRID, "cp_a2a_degree": 2},
+        reason="a2a+p2p with cp 4: MaxText has it on TPUs, not on h100-sxm5-80gb",
+    ),
+    ("maxtext", "usp_sequence_divisible"): Case(
+        scenario=TPU | {"seq_len": 8200},
+        passes={"cp": 4, "cp_comm_type": ALL_GATHER},
+        fails={"cp": 4, "cp_comm_type": HYBRID, "cp_a2a_degree": 2},
+        reason="seq_len 8200 % cp^2 16 = 8, must be 0",
+    ),
+    ("maxtext", "usp_without_mtp"): Case(
+        scenario=TPU | DEEPSEEK,
+        passes={"cp": 4, "cp_comm_type": ALL_GATHER},
+        fails={"cp": 4, "cp_comm_type": HYBRID, "cp_a2a_degree": 2},
+        reason="cp 4 by a2a+p2p with 1 multi-token-prediction layers: usp has none",
+    ),
+    ("maxtext", "hybrid_cp_heads_divisible"): Case(
+        scenario=TPU,
+        passes={"cp": 8, "cp_comm_type": HYBRID, "cp_a2a_degree": 4},
+        fails={"cp": 6, "cp_comm_type": HYBRID, "cp_a2a_degree": 3},
+        reason="num_heads 32 % (tp * cp_a2a_degree) 6 = 2, must be 0",
+    ),
+    ("maxtext", "hybrid_cp_kv_heads_divisible"): Case(
+        scenario=TPU,
+        passes={"cp": 8, "cp_comm_type": HYBRID, "cp_a2a_degree": 4},
+        fails={"cp": 16, "cp_comm_type": HYBRID, "cp_a2a_degree": 8},
+        reason="num_kv_heads 8 % (tp * cp_a2a_degree) 16 = 8, must be 0",
+    ),
     ("maxtext", "sequence_divisible_by_cp"): Case(
         passes={"cp": 2}, fails={"cp": 3}, reason="seq_len 8192 % cp 3 = 2, must be 0"
     ),
@@ -486,7 +515,7 @@ def test_what_runs_megatron_core_has_its_rules(name: str) -> None:
 
 def test_a_framework_of_which_no_rules_are_known_keeps_to_the_general_ones() -> None:
     spec = load_framework("megatron-core").model_copy(update={"rules": None})
-    assert [rule.name for rule in rules_for(spec)] == [rule.name for rule in GENERAL_RULES]
+    assert [rule.name for rule in rules_for(spec)] == [rule.name for rule in GENERAL_RULES if rule.applies_to(spec)]
 
 
 def test_every_rule_set_is_some_framework_s() -> None:

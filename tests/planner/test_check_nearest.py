@@ -65,6 +65,8 @@ def space(scenario: Scenario) -> tuple[list[Plan], np.ndarray[Any, Any], np.ndar
                 continue
             axes = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "vpp": vpp, "layout": int(layout), "recompute": recompute}
             axes |= {"zero_stage": zero, "dp_replicate": replicas, "dp_shard": shard, "cp_comm_type": kind}
+            if CP_COMM_TYPES[kind] == "a2a+p2p":  # of four ranks, two trade heads
+                axes["cp_a2a_degree"] = 2
             rows.append(plan_row(BATCH, micro_batch_size=micro, **axes))
     plans = [plan_of(scenario, row) for row in rows]
     legal = [index for index, plan in enumerate(plans) if not check_plan(plan, scenario)]

@@ -237,8 +237,8 @@ def test_pins_on_sharding_add_sizes_and_cut_others() -> None:
 
 
 def test_cp_exchanges_are_those_of_the_framework_that_pins_leave() -> None:
-    assert offered_cp_comm(request_of(SMALL)) == (0, 1, 2)
-    assert offered_cp_comm(request_of(SMALL, (), ("cp_comm=p2p",))) == (1, 2)
+    assert offered_cp_comm(request_of(SMALL)) == (0, 1, 2, 3)
+    assert offered_cp_comm(request_of(SMALL, (), ("cp_comm=p2p",))) == (1, 2, 3)
     only = scenario_of("llama-3.2-1b", "dgx-h100", 16, 16, 4096, cp_comm_types=("p2p",))
     assert offered_cp_comm(request_of(only)) == (0,)
     assert offered_cp_comm(request_of(only, ("cp_comm=a2a",))) == (CP_COMM_TYPES.index("a2a"),)
