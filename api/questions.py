@@ -15,9 +15,10 @@ from costmodel.spec.model import ModelSpec
 from planner.check.question import CheckQuestion
 from planner.question import Question
 from planner.resolving import request_of
+from planner.search.choices import policies
 from planner.search.constraints import Constraints
 from planner.search.request import SearchRequest
-from planner.search.space import domains, legal_zero_stages, recompute_policies
+from planner.search.space import domains, legal_zero_stages
 
 
 def search_request(body: SearchBody, settings: Settings) -> SearchRequest:
@@ -41,6 +42,7 @@ def search_request(body: SearchBody, settings: Settings) -> SearchRequest:
             price_per_device_hour=body.price_per_device_hour,
             pins=tuple(body.pins),
             forbids=tuple(body.forbids),
+            allow=tuple(body.allow),
             min_used=body.min_used,
             top=body.top,
             max_seconds=body.max_seconds,
@@ -49,7 +51,7 @@ def search_request(body: SearchBody, settings: Settings) -> SearchRequest:
         )
     )
     # What the search would refuse at its start is said now, not in a search that failed.
-    for check in (domains, legal_zero_stages, recompute_policies):
+    for check in (domains, legal_zero_stages, policies):
         check(request)
     return request
 

@@ -72,6 +72,7 @@ class WorkFacts:
         gathered_bytes: of a layer's parameter that was gathered, with the quantised copies that a pass uses.
         kept_copy_bytes: of quantised copies that lie beside a layer's parameter all the time.
         optimizer_bytes: of master copy and moments, where the former is not the parameter.
+        moment_bytes: of one of two 32-bit moments; 0 where the optimizer has fewer or narrower ones.
         optimizer_traffic: what the optimizer step moves, over what it moves under AdamW with the usual gradients.
         newton_schulz: iterations that the optimizer spends on every matrix; 0 where its step is elementwise.
         gradient_wire, parameter_wire: bytes on the wire, over those of the usual reduction and gather.
@@ -94,6 +95,7 @@ class WorkFacts:
     kept_copy_bytes: Num
     gradient_bytes: Num
     optimizer_bytes: Num
+    moment_bytes: Num
     optimizer_traffic: Num
     newton_schulz: Num
     gradient_wire: Num
@@ -225,6 +227,7 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
         kept_copy_bytes=num(of.kept_copies),
         gradient_bytes=num(scenario.gradient_bytes),
         optimizer_bytes=num(of.optimizer),
+        moment_bytes=num(of.moment),
         optimizer_traffic=num(of.traffic_over_adamw),
         newton_schulz=num(workload.optimizer.newton_schulz_iterations),
         gradient_wire=num(scenario.gradient_wire_share),

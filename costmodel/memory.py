@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from costmodel.arrays import Ints, Num, per_stage
 from costmodel.facts import Facts
-from costmodel.saved import kept_activations, mtp_layers_of_kind
+from costmodel.saved import hot_bytes, kept_activations, mtp_layers_of_kind
 from costmodel.schedules import chunks_alive, chunks_held
 from costmodel.sharding import Sharding
 from costmodel.table import StageTable
@@ -24,7 +26,21 @@ MEMORY_TERMS = (
     "dispatch_buffers",
     "cp_buffers",
     "gathered_parameters",
+    "hot_experts",
+    "comm_buffers",
     "overhead",
+    "optimizer_step",
+)
+
+
+_ONLY_IN_PASSES = (
+    "activations",
+    "recompute_workspace",
+    "logits",
+    "dispatch_buffers",
+    "cp_buffers",
+    "gathered_parameters",
+    "hot_experts",
 )
 
 
@@ -85,6 +101,9 @@ def stage_memory(
     held = chunks_held(schedule, vpp)
     per_micro_batch, of_head, workspace = kept_activations(f, o, stages, recompute, recompute_interval, held)
     activations = alive * per_micro_batch / per_stage(held) + of_head
+    # What routing that is not even adds, told apart from what an even one would need.
+    hot_activations = alive * hot_bytes(o, stages, recompute) / per_stage(held)
+    hot_buffers = per_stage(o["dispatch_hot_bytes"]) * (stages.moe_layers > 0)
 
     heads = stages.has_head * per_stage(1.0 + f.model.mtp_layers)
     logits = heads * per_stage(o["logits_bytes"]) + stages.has_head * 2.0 * per_stage(o["boundary_bytes"])
@@ -95,19 +114,37 @@ def stage_memory(
     copies = copies + expert * per_stage(shard_share(parameter_stage, 3, o["expert_shards"]))
 
     shape = np.zeros_like(activations)
-    return {
+    # Part of what is measured beside state and activations, told apart as far as it is known.
+    communication = np.minimum(o["communicators"] * f.cal.communicator_bytes, f.cal.overhead_bytes)
+    temporaries = owned_params(f, o, stages, zero_stage) * per_stage(
+        f.cal.optimizer_temporary_share * f.work.moment_bytes
+    )
+    terms = {
         "parameters": cut(3, work.kept_param_bytes, parameter_stage),
         "weight_copies": copies * per_stage(work.kept_copy_bytes),
         "gradients": cut(2, work.gradient_bytes, np.where(sharding.cuts_gradients, zero_stage, 1.0)),
         "optimizer": cut(1, work.optimizer_bytes),
-        "activations": activations,
+        "activations": activations - hot_activations,
         "recompute_workspace": workspace + shape,
         "logits": logits,
-        "dispatch_buffers": per_stage(o["dispatch_bytes"]) * (stages.moe_layers > 0),
+        "dispatch_buffers": per_stage(o["dispatch_bytes"]) * (stages.moe_layers > 0) - hot_buffers,
         "cp_buffers": per_stage(o["cp_buffer_bytes"]) + shape,
         "gathered_parameters": gathered_bytes(f, o, stages, sharding),
-        "overhead": per_stage(f.cal.overhead_bytes) + shape,
+        "hot_experts": hot_activations + hot_buffers,
+        "comm_buffers": per_stage(communication) + shape,
+        "overhead": per_stage(f.cal.overhead_bytes - communication) + shape,
     }
+    return terms | {"optimizer_step": optimizer_step_bytes(terms, temporaries)}
+
+
+def optimizer_step_bytes(terms: Mapping[str, Num], temporaries: Num) -> Num:
+    """By how much the optimizer's step needs more than the fullest moment of the passes.
+
+    Activations and their buffers are gone by then; the step's temporaries are there instead.
+    """
+    of_passes = sum((terms[name] for name in _ONLY_IN_PASSES), start=np.zeros(()))
+    beyond: Num = np.maximum(temporaries - of_passes, 0.0)
+    return beyond
 
 
 def gathered_bytes(f: Facts, o: Outputs, stages: StageTable, sharding: Sharding) -> Num:

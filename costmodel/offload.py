@@ -20,7 +20,7 @@ import numpy as np
 from costmodel.arrays import Bools, Num, num, per_stage
 from costmodel.facts import Facts
 from costmodel.layers import Parts, PassCost, total
-from costmodel.memory import owned_params
+from costmodel.memory import optimizer_step_bytes, owned_params
 from costmodel.saved import kept_of_layer
 from costmodel.sharding import Sharding
 from costmodel.spec.options import OFFLOADS
@@ -182,4 +182,9 @@ def onto_hosts(
     # The hosts work on gradients of their own, where these stay on the device too.
     copied = per_stage(offload.host_step & ~offload.gradients) > 0
     copies = owned_params(f, o, stages, zero_stage) * per_stage(f.work.gradient_bytes)
+    temporaries = owned_params(f, o, stages, zero_stage) * per_stage(
+        f.cal.optimizer_temporary_share * f.work.moment_bytes
+    )
+    on_device = np.where(per_stage(offload.host_step) > 0, 0.0, temporaries)
+    left["optimizer_step"] = optimizer_step_bytes(left, on_device)
     return left, host + away + np.where(copied, copies, 0.0)

@@ -40,7 +40,7 @@ from costmodel.schedules import waiting_s
 from costmodel.sharded_layers import with_sharded_parameters
 from costmodel.sharding import Sharding
 from costmodel.table import PlanTable, StageTable
-from costmodel.terms.activations import ACTIVATIONS, AGAIN, RECOMPUTE_FULL, RECOMPUTE_NONE
+from costmodel.terms.activations import ACTIVATIONS, AGAIN, COMMUNICATORS, RECOMPUTE_FULL, RECOMPUTE_NONE
 from costmodel.terms.attention import ATTENTION
 from costmodel.terms.communication import CONTEXT_PARALLEL, EXPERT_PARALLEL, PIPELINE_PARALLEL, TENSOR_PARALLEL
 from costmodel.terms.data_parallel import DATA_PARALLEL
@@ -66,6 +66,7 @@ TERMS: tuple[Term, ...] = (
     PARAMETERS,
     ACTIVATIONS,
     AGAIN,
+    COMMUNICATORS,
     QUANTISATION_PASSES,
     MATRIX_OPTIMIZER,
 )

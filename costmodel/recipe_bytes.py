@@ -27,6 +27,7 @@ class RecipeBytes:
         copies: of the quantised copies that lie beside it, in layers, while a pass uses it.
         kept_copies: the same where they lie there all the time.
         optimizer: of master copy and moments, where the former is not the parameter.
+        moment: of one of two 32-bit moments; 0 for optimizers that have fewer or narrower ones.
         traffic_over_adamw: what the optimizer step moves, over what it moves under AdamW in bf16 with a 32-bit copy and
             the framework's usual gradients, which is what calibrations know.
     """
@@ -36,9 +37,12 @@ class RecipeBytes:
     copies: float
     kept_copies: float
     optimizer: float
+    moment: float
     traffic_over_adamw: float
 
 
+_WIDE = 4.0
+"""Bytes of a 32-bit moment. Optimizers with narrower ones (AnyPrecisionAdamW, torchao) go parameter by parameter."""
 _ADAMW = OptimizerRecipe(name="adamw", master_bytes=4, moments=2, source="what optimizer_traffic_bytes is of")
 
 
@@ -51,6 +55,7 @@ def recipe_bytes(scenario: Scenario) -> RecipeBytes:
     quantisation = precision.quantisation
     copies = quantisation.weight_copy_bytes * (1.0 - precision.kept_layer_share) if quantisation else 0.0
     moments = moment_bytes(optimizer, precision, scenario.model)
+    element = min(optimizer.moment_element_bytes, precision.state_element_bytes)
     gradient = float(scenario.gradient_bytes)
     traffic = _traffic(
         optimizer,
@@ -69,6 +74,7 @@ def recipe_bytes(scenario: Scenario) -> RecipeBytes:
         # Parameters that are cast when they are gathered are quantised then, too.
         kept_copies=0.0 if scenario.framework.fp32_parameters else copies,
         optimizer=(0.0 if is_master else master) + moments,
+        moment=_WIDE if optimizer.moments >= 2 and element >= _WIDE else 0.0,
         traffic_over_adamw=traffic / _traffic(_ADAMW, parameter=2.0, master=4.0, moments=8.0, gradient=usual),
     )
 

@@ -36,6 +36,17 @@ def recomputed_layers(stages: StageTable, recompute: Ints) -> tuple[Num, Num]:
     return stages.dense_layers * full, stages.moe_layers * full
 
 
+def hot_bytes(o: Outputs, stages: StageTable, recompute: Ints) -> Num:
+    """What uneven routing adds to the activations of each stage's layers for one micro-batch.
+
+    Layers that run again as a whole keep their inputs alone, which no routing makes larger.
+    """
+    _, moe_again = recomputed_layers(stages, recompute)
+    selective = np.where(recompute == RECOMPUTE_SELECTIVE, o["moe_selective_hot_bytes"], o["moe_saved_hot_bytes"])
+    hot: Num = (stages.moe_layers - moe_again) * per_stage(selective)
+    return hot
+
+
 def kept_activations(
     f: Facts, o: Outputs, stages: StageTable, recompute: Ints, interval: Num, vpp: Num
 ) -> tuple[Num, Num, Num]:

@@ -54,6 +54,7 @@ class _Question(_Document):
     price_per_device_hour: float | None
     pins: list[str]
     forbids: list[str]
+    allow: list[str] = []
     min_used: float
     top: int
     max_seconds: float
@@ -145,8 +146,15 @@ class _Utilisation(_Document):
     mfu_bf16_peak: float | None
 
 
+class _MemoryDetails(_Document):
+    reserved_bytes: int
+    host_bytes_per_node: int
+    host_memory_bytes_per_node: int | None
+
+
 class _PredictionDetails(_Document):
     utilisation: _Utilisation | None = None
+    memory: _MemoryDetails | None = None
 
 
 class _Prediction(_Document):

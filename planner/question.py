@@ -18,6 +18,7 @@ class Question:
     Attributes:
         model: the model itself, or text as a command line has it: a catalog name or the path of a file.
         cluster: the same.
+        allow: what plans may use beside what frameworks do by default: ``offload``.
         gradient_dtype: what gradients are accumulated and reduced in; None for what the framework usually does.
     """
 
@@ -35,6 +36,7 @@ class Question:
     price_per_device_hour: float | None = None
     pins: Sequence[str] = ()
     forbids: Sequence[str] = ()
+    allow: Sequence[str] = ()
     min_free_gib: float | None = None
     min_used: float = 0.9
     top: int = 10

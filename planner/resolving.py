@@ -12,6 +12,7 @@ from costmodel.errors import InvalidInput, UnknownName
 from costmodel.scenario import Scenario
 from costmodel.spec.workload import GradientDtype, Workload
 from planner.question import Question
+from planner.search.allowed import allowed_options
 from planner.search.constraints import Constraints
 from planner.search.request import ObjectiveKind, SearchRequest
 
@@ -26,8 +27,9 @@ def request_of(question: Question) -> SearchRequest:
     if question.objective not in objectives:
         raise UnknownName("objective", question.objective, objectives)
     objective: ObjectiveKind = next(name for name in objectives if name == question.objective)
+    scenario = scenario_of(question)
     return SearchRequest(
-        scenario=scenario_of(question),
+        scenario=scenario,
         constraints=Constraints.parse(question.pins, question.forbids),
         objective=objective,
         min_used=question.min_used,
@@ -36,6 +38,7 @@ def request_of(question: Question) -> SearchRequest:
         seed=question.seed,
         explain=question.explain,
         price_per_device_hour=question.price_per_device_hour,
+        also=allowed_options(scenario.framework, question.allow),
     )
 
 

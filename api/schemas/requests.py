@@ -127,6 +127,8 @@ class SearchBody(ScenarioFields):
     """What every plan must have: `AXIS=VALUE`, `AXIS=VALUE,VALUE` or `AXIS=LOW..HIGH` with an end left out or not."""
     forbids: Annotated[Conditions, Field(examples=[["recompute=full"]])] = []
     """What no plan may have, written the same way."""
+    allow: Annotated[list[Literal["offload"]], Field(max_length=10, examples=[["offload"]])] = []
+    """What plans may use beside the usual: `offload` of what the framework can keep in host memory."""
     min_used: Annotated[Number, Field(gt=0, le=1)] = Question.min_used
     """Share of the devices that a plan has to use."""
     top: Annotated[Whole, Field(ge=1, le=1000)] = Question.top

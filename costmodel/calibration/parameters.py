@@ -48,6 +48,8 @@ class Parameters:
         expert_imbalance: tokens of the fullest device over the mean.
         activation_coefficient: saved activations as measured over as counted.
         logits_bytes: bytes per logit alive at the peak of the loss.
+        communicator_bytes: of the overhead, buffers of each group that a device communicates in.
+        optimizer_temporary_share: of one moment, what an elementwise optimizer of two moments allocates for its step.
         overhead_bytes: allocated memory that is neither state nor activations (communicators, workspaces).
         reserved_over_allocated: the allocator's pool over what is alive in it at the peak.
         context_bytes: device memory that a process holds outside of the allocator.
@@ -100,6 +102,8 @@ class Parameters:
     expert_imbalance: Num
     activation_coefficient: Num
     logits_bytes: Num
+    communicator_bytes: Num
+    optimizer_temporary_share: Num
     overhead_bytes: Num
     reserved_over_allocated: Num
     context_bytes: Num

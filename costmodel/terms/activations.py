@@ -111,6 +111,8 @@ def _layer(f: Facts, x: Axes) -> Outputs:
     of_shared = (1.0 - shared_kept) * shared * element
     of_act = (1.0 - act_kept) * expert_out * f.work.saved_input_bytes
     boundary = t * model.hidden * element / shards
+    hot = t * (1.0 - 1.0 / f.cal.expert_imbalance) * f.cal.activation_coefficient
+    dispatch = (model.moe_layers > 0) * 4.0 * t * routed * model.expert_hidden * element / x.etp
     return {
         "dense_saved_bytes": saved(dense_in, dense_out, 0.0, 0.0, 0.0),
         "dense_selective_bytes": saved(dense_in * mlp, dense_out * mlp, norms, latents, core),
@@ -122,7 +124,11 @@ def _layer(f: Facts, x: Axes) -> Outputs:
         "moe_back_bytes": back_at_once(of_moe, of_shared, of_act),
         "boundary_bytes": boundary,
         # Dispatch and combine each hold a send and a receive buffer of the routed copies.
-        "dispatch_bytes": (model.moe_layers > 0) * 4.0 * t * routed * model.expert_hidden * element / x.etp,
+        "dispatch_bytes": dispatch,
+        # What uneven routing adds to both.
+        "dispatch_hot_bytes": dispatch * (1.0 - 1.0 / f.cal.expert_imbalance),
+        "moe_saved_hot_bytes": hot * (expert_in * element + expert_out * f.work.saved_input_bytes),
+        "moe_selective_hot_bytes": hot * (expert_in * moe * element + expert_out * act_kept * f.work.saved_input_bytes),
     }
 
 
@@ -137,3 +143,12 @@ def _again(f: Facts, x: Axes) -> Outputs:
 
 
 AGAIN = Term(name="again", axes=("recompute_modules",), evaluate=_again)
+
+
+def _communicators(f: Facts, x: Axes) -> Outputs:
+    """How many groups of ranks a device talks in, each with buffers of its own."""
+    several = (x.tp > 1, x.cp > 1, x.pp > 1, x.dp > 1, x.ep > 1)
+    return {"communicators": sum((np.where(used, 1.0, 0.0) for used in several), start=np.zeros(()))}
+
+
+COMMUNICATORS = Term(name="communicators", axes=("tp", "cp", "pp", "dp", "ep"), evaluate=_communicators)

@@ -101,6 +101,9 @@ _IN_COLUMNS = frozenset(
 )
 
 
+_MEMORY_IN_COLUMNS = frozenset({"peak_bytes", "usable_bytes", "stages"})
+
+
 def _columns(plan: Plan) -> Json:
     prediction = plan.prediction
     return {
@@ -129,13 +132,20 @@ def _prediction_columns(plan: Plan) -> Json:
         "provenance": prediction["provenance"],
         "time": prediction["time"],
         "memory_stages": prediction["memory"]["stages"],
-        "details": {name: value for name, value in prediction.items() if name not in _IN_COLUMNS} or None,
+        "details": _details(prediction) or None,
     }
     # What has no column would be lost without a word.
     figures = {name: prediction[name] for name in ("step_time_s", "tokens_per_s_per_device", "mfu")}
     if _prediction({**figures, **columns, "peak_bytes": prediction["memory"]["peak_bytes"]}) != prediction:
         raise ValueError(f"the tables have no place for some of the prediction's fields: {sorted(prediction)}")
     return columns
+
+
+def _details(prediction: Json) -> Json:
+    """What of a prediction has no column."""
+    found = {name: value for name, value in prediction.items() if name not in _IN_COLUMNS}
+    memory = {name: value for name, value in prediction["memory"].items() if name not in _MEMORY_IN_COLUMNS}
+    return {**found, "memory": memory} if memory else found
 
 
 def _plan(row: Row[Any]) -> Plan:
@@ -153,17 +163,20 @@ def _plan(row: Row[Any]) -> Plan:
 
 def _prediction(found: Json) -> Json:
     """The prediction as ``suggest --json`` prints it, with its keys in that order."""
+    details = dict(found["details"] or {})
+    of_memory = details.pop("memory", {})
     return {
         "step_time_s": found["step_time_s"],
         "step_time_interval_s": [found["step_time_low_s"], found["step_time_high_s"]],
         "tokens_per_s_per_device": found["tokens_per_s_per_device"],
         "mfu": found["mfu"],
         "hfu": found["hfu"],
-        **(found["details"] or {}),
+        **details,
         "time": found["time"],
         "memory": {
             "peak_bytes": found["peak_bytes"],
             "usable_bytes": found["usable_bytes"],
+            **of_memory,
             "stages": found["memory_stages"],
         },
         "provenance": found["provenance"],

@@ -104,6 +104,7 @@ def _to_be_sent(question: Question) -> SearchQuestion:
         price_per_device_hour=question.price_per_device_hour,
         pins=question.pins,
         forbids=question.forbids,
+        allow=question.allow or None,
         min_free_gib=question.min_free_gib,
         min_used=question.min_used,
         top=question.top,

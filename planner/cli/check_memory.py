@@ -20,7 +20,10 @@ _SHORT = {
     "dispatch_buffers": "dispatch",
     "cp_buffers": "cp",
     "gathered_parameters": "gathered",
+    "hot_experts": "hot experts",
+    "comm_buffers": "comm",
     "overhead": "overhead",
+    "optimizer_step": "opt step",
 }
 
 

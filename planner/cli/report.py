@@ -18,6 +18,7 @@ _TERA = 1e12
 _WIDE_ENOUGH = 160
 _UNBOUNDED = 10_000
 _CP_SHORT = {"p2p": "ring", "all_gather": "ag", "a2a": "a2a"}
+_WORDS = ("layers", "recompute", "offload", "ZeRO")
 _LEAST_TELLING = ("layers", "etp", "devices", "bubble", "tok/s/dev", "vpp")
 
 
@@ -65,7 +66,8 @@ def _fitting_table(console: Console, answer: dict[str, Any]) -> Table:
 def _shown_only_if(answer: dict[str, Any]) -> dict[str, bool]:
     plans = [entry["plan"] for entry in answer["plans"]]
     experts = any(plan["ep"] > 1 for plan in plans)
-    return {"cp": any(plan["cp"] > 1 for plan in plans), "ep": experts, "etp": experts}
+    offload = any(plan["offload"] != "none" for plan in plans)
+    return {"cp": any(plan["cp"] > 1 for plan in plans), "ep": experts, "etp": experts, "offload": offload}
 
 
 def _table(answer: dict[str, Any], dropped: set[str]) -> Table:
@@ -73,7 +75,9 @@ def _table(answer: dict[str, Any], dropped: set[str]) -> Table:
     rows = [_cells(entry) for entry in answer["plans"]]
     names = [name for name in rows[0] if name not in dropped]
     for name in names:
-        table.add_column(name, justify="left" if name in ("layers", "recompute", "ZeRO") else "right", no_wrap=True)
+        table.add_column(
+            name, justify="left" if name in ("layers", "recompute", "offload", "ZeRO") else "right", no_wrap=True
+        )
     for row in rows:
         table.add_row(*(row[name] for name in names))
     return table
@@ -99,6 +103,7 @@ def _cells(entry: dict[str, Any]) -> dict[str, str]:
         "m": str(plan["num_microbatches"]),
         "layers": shortened(plan["layers_per_stage"]),
         "recompute": plan["recompute"],
+        "offload": plan["offload"],
         "bubble": f"{prediction['time'].get('bubble', 0.0) / step:.1%}",
         "GiB": f"{prediction['memory']['peak_bytes'] / _GIB:.1f}",
         "devices": str(plan["devices_used"]),
@@ -115,7 +120,8 @@ def _footnotes(answer: dict[str, Any]) -> str:
         f"{search['elapsed_s']:.2f} s.",
         f"Best plan: {low:.2f} to {high:.2f} s ({best['provenance']}, calibration {search['calibration']}); "
         f"{_plans(answer['plans_within'])} within that interval.",
-        f"Memory: GiB allocated on the fullest stage, of {best['memory']['usable_bytes'] / _GIB:.1f} usable.",
+        f"Memory: GiB allocated on the fullest stage, of {best['memory']['usable_bytes'] / _GIB:.1f} usable"
+        f"{_in_hosts(best['memory'])}.",
     ]
     used = best.get("utilisation")
     if used is not None:
@@ -133,6 +139,11 @@ def _footnotes(answer: dict[str, Any]) -> str:
             "Left out: " + ", ".join(f"{count} by {rule}" for rule, count in answer["eliminated"].items()) + "."
         )
     return "\n".join(lines)
+
+
+def _in_hosts(memory: dict[str, Any]) -> str:
+    offloaded = memory.get("host_bytes_per_node", 0)
+    return f"; the best plan keeps {offloaded / _GIB:.0f} GiB in the memory of a node" if offloaded else ""
 
 
 def _plans(count: int) -> str:

@@ -35,6 +35,7 @@ def suggest(
     price_per_device_hour: Annotated[float | None, typer.Option(help="For the cost objective.")] = None,
     pin: Annotated[list[str] | None, typer.Option(help="Fix an axis: tp=8, pp=4,8,16, dp=4.., recompute=full.")] = None,
     forbid: Annotated[list[str] | None, typer.Option(help="Rule values out, as in recompute=full.")] = None,
+    allow: Annotated[list[str] | None, typer.Option(help="Let plans use more: offload.")] = None,
     min_free_gib: Annotated[float | None, typer.Option(help="Memory to keep free on every device.")] = None,
     min_used: Annotated[float, typer.Option(help="Share of the devices that a plan must use.")] = Question.min_used,
     top: Annotated[int, typer.Option(help="How many different plans.")] = Question.top,
@@ -54,7 +55,6 @@ def suggest(
     server: Annotated[
         str | None, typer.Option(help="URL of a planner that is to search; its API key is read from PLANNER_API_KEY.")
     ] = None,
-    allow: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     batch_tolerance: Annotated[float, typer.Option(hidden=True)] = 0.0,
 ) -> None:
     """Print ranked plans, best first, or the reason why there is none.
@@ -62,9 +62,8 @@ def suggest(
     A question that was answered before is answered from the store, which stderr says. Exit codes: 0 answered, 2 bad
     input, 3 nothing fits, 4 cut by --max-seconds, 5 failed.
     """
-    for name, value in (("allow", allow), ("batch-tolerance", batch_tolerance)):
-        if value:
-            raise InvalidInput(name, value, _LATER)
+    if batch_tolerance:
+        raise InvalidInput("batch-tolerance", batch_tolerance, _LATER)
     question = Question(
         model=model,
         cluster=cluster,
@@ -80,6 +79,7 @@ def suggest(
         price_per_device_hour=price_per_device_hour,
         pins=pin or (),
         forbids=forbid or (),
+        allow=allow or (),
         min_free_gib=min_free_gib,
         min_used=min_used,
         top=top,

@@ -79,6 +79,9 @@ class Memory(Told):
 
     peak_bytes: int
     usable_bytes: int
+    reserved_bytes: int | None = None
+    host_bytes_per_node: int = 0
+    host_memory_bytes_per_node: int | None = None
     stages: tuple[dict[str, int], ...]
 
 
@@ -152,6 +155,7 @@ class AskedQuestion(Told):
     price_per_device_hour: float | None
     pins: tuple[str, ...]
     forbids: tuple[str, ...]
+    allow: tuple[str, ...] = ()
     min_used: float
     top: int
     max_seconds: float

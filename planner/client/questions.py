@@ -40,6 +40,7 @@ class SearchQuestion(ScenarioQuestion):
         objective: ``step_time``, ``cost`` or ``fewest_devices``.
         pins: conditions such as ``tp=8`` or ``pp=4,8,16``.
         forbids: values to rule out, such as ``recompute=full``.
+        allow: what plans may use beside the usual: ``offload``.
         min_used: share of the devices that a plan must use.
         top: how many different plans.
         max_seconds: deadline of the search; the best plans found by then are the answer.
@@ -53,6 +54,7 @@ class SearchQuestion(ScenarioQuestion):
     price_per_device_hour: float | None = None
     pins: Sequence[str] | None = None
     forbids: Sequence[str] | None = None
+    allow: Sequence[str] | None = None
     min_used: float | None = None
     top: int | None = None
     max_seconds: float | None = None

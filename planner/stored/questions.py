@@ -9,6 +9,7 @@ from costmodel.errors import PlannerError
 from costmodel.fingerprint import calibration_id, cost_model_version, digest, digest_of_sources, scenario_id
 from db import records
 from db.repositories import Repositories
+from planner.search.allowed import allowed_options, words_of
 from planner.search.answer import scenario_in_words
 from planner.search.constraints import Condition, Constraints
 from planner.search.request import SearchRequest
@@ -40,6 +41,8 @@ def problem_key(request: SearchRequest) -> str:
             "price": request.price if request.objective == "cost" else None,
             # An answer without an explanation is none to a question that asks for one.
             **({"explain": True} if request.explain else {}),
+            # Questions that allow nothing keep the key that they had before anything could be allowed.
+            **({"allow": words_of(request.also)} if request.also else {}),
         }
     )
 
@@ -84,8 +87,9 @@ def stored_request(repos: Repositories, search: records.Search) -> SearchRequest
     assert scenario is not None, "foreign keys hold"
     assert calibration is not None, "foreign keys hold"
     asked = search.question
+    asked_about = scenario_of_records(scenario, calibration)
     return SearchRequest(
-        scenario=scenario_of_records(scenario, calibration),
+        scenario=asked_about,
         constraints=Constraints.parse(asked["pins"], asked["forbids"]),
         objective=asked["objective"],
         min_used=asked["min_used"],
@@ -93,6 +97,7 @@ def stored_request(repos: Repositories, search: records.Search) -> SearchRequest
         max_seconds=search.max_seconds,
         seed=search.seed,
         price_per_device_hour=asked["price_per_device_hour"],
+        also=allowed_options(asked_about.framework, asked.get("allow", ())),
         # Questions that were stored before explanations were told ask for none.
         explain=asked.get("explain", False),
     )
@@ -107,6 +112,7 @@ def _question(request: SearchRequest) -> Json:
         "price_per_device_hour": request.price_per_device_hour,
         "pins": [condition.text for condition in constraints.pins],
         "forbids": [condition.text for condition in constraints.forbids],
+        "allow": words_of(request.also),
         "min_used": request.min_used,
         "top": request.top,
         "max_seconds": request.max_seconds,

@@ -124,7 +124,12 @@ def test_warnings_go_to_stderr_and_into_the_answer(capsys: pytest.CaptureFixture
         (["--min-used", "most"], ["min-used", "'most'", "number"]),
         (["--forbid", "recompute=everything"], ["forbid", "'everything'"]),
         (["--server", "http://localhost:1"], ["no-store", "server"]),
-        (["--allow", "offload"], ["allow", "offload"]),
+        (["--allow", "magic"], ["allow", "'magic'", "offload"]),
+        (["--framework", "nanotron", "--allow", "offload"], ["allow", "offload", "has none"]),
+        (["--framework", "colossalai", "--allow", "offload"], ["allow", "not known here"]),
+        (["--pin", "offload=disk"], ["offload", "disk", "optimizer"]),
+        (["--pin", "recompute_modules=heads"], ["recompute_modules", "heads"]),
+        (["--pin", "recompute=full", "--pin", "recompute_modules=core_attn"], ["pin", "recompute=selective"]),
     ],
     ids=" ".join,
 )

@@ -27,7 +27,7 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: str, command: str = "ch
 FITTING = {"tp": 2, "pp": 4}
 TOO_BIG = {"tp": 1}
 ILLEGAL = {"tp": 3, "pp": 2}
-UNKNOWN = {"tp": 1, "offload": "optimizer"}
+OFFLOADED = {"tp": 1, "offload": "optimizer"}
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ UNKNOWN = {"tp": 1, "offload": "optimizer"}
         (FITTING, 34, 0, "fits", "FITS: legal, and stage 0 needs"),
         (TOO_BIG, 34, 3, "too_big", "TOO BIG by"),
         (ILLEGAL, 34, 3, "illegal", "ILLEGAL under megatron-core 0.16: "),
-        (UNKNOWN, 12, 3, "unknown", "NOT KNOWN TO FIT: every device needs up to"),
+        (OFFLOADED, 12, 0, "at_risk", "FITS, AT RISK: legal, and every device needs"),
     ],
 )
 def test_exit_code_and_verdict(

@@ -105,6 +105,13 @@ class Memory(Answer):
     """On the fullest stage."""
     usable_bytes: int
     """What a plan may take: the device's memory without what is kept free."""
+    reserved_bytes: int | Absent = None
+    """What the process then holds of the device: the allocator's pool, and what lies outside of it. Absent in answers
+    that were stored before it was told, as the next two are."""
+    host_bytes_per_node: int | Absent = None
+    """Of offloaded tensors in the memory of one node, all its devices together."""
+    host_memory_bytes_per_node: int | None = None
+    """What a node has; null where that is not known."""
     stages: list[dict[str, int]]
     """Bytes by term, for every pipeline stage."""
 

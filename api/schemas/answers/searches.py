@@ -56,6 +56,8 @@ class Question(Answer):
     price_per_device_hour: float | None
     pins: list[str]
     forbids: list[str]
+    allow: list[str] | Absent = None
+    """What plans might use beside the usual; absent in questions that were stored before anything could be allowed."""
     min_used: float
     top: int
     max_seconds: float
