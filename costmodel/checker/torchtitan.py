@@ -82,6 +82,9 @@ def _offload(plan: Plan, scenario: Scenario) -> Findings:
 def _gathers(plan: Plan, scenario: Scenario) -> Findings:
     if plan.reshard_after == "step" and plan.pp == 1:
         yield "parameters_stay_in_pipelines_alone", "reshard_after step without a pipeline"
+    wanted = "step" if plan.pp > 1 else "microbatch"
+    if plan.zero_stage >= 2 and plan.gradient_sync != wanted:
+        yield "pipelines_reduce_once_a_step", f"gradient_sync {plan.gradient_sync} with pp {plan.pp}, it is {wanted}"
 
 
 TORCHTITAN_PARTS = (_shapes, _mesh, _experts, _pipeline, _offload, _gathers)

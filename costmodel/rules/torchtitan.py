@@ -12,7 +12,7 @@ from costmodel.rules import shared
 from costmodel.rules.offload import TORCHTITAN_OFFLOAD_RULES
 from costmodel.rules.rule import PlanColumns, Row, Rule, as_columns, divisible_rule
 from costmodel.scenario import Scenario
-from costmodel.spec.options import RESHARD_AFTER
+from costmodel.spec.options import GRADIENT_SYNCS, RESHARD_AFTER
 from costmodel.spec.plan import SCHEDULES
 
 _REPOSITORY = "pytorch/torchtitan b5bcd76c66d0 (2026-08-21) torchtitan/"
@@ -87,8 +87,20 @@ def _stages_to_cover(columns: PlanColumns) -> Ints:
 
 
 AFTER_STEP = RESHARD_AFTER.index("step")
+ONCE_A_STEP = GRADIENT_SYNCS.index("step")
 
 TORCHTITAN_RULES: tuple[Rule, ...] = (
+    Rule(
+        name="pipelines_reduce_once_a_step",
+        axes=("pp", "zero_stage", "gradient_sync"),
+        holds=lambda _, c: np.asarray((c["zero_stage"] < 2) | ((c["pp"] > 1) == (c["gradient_sync"] == ONCE_A_STEP))),
+        reason=lambda _, row: (
+            f"gradient_sync {GRADIENT_SYNCS[row['gradient_sync']]} with pp {row['pp']}: pipelines reduce "
+            "gradients of shards once a step, and nothing else does"
+        ),
+        source="pytorch 2.13 torch/distributed/pipelining/stage.py: set_requires_gradient_sync(False) before the last",
+        policy=True,
+    ),
     Rule(
         name="parameters_stay_in_pipelines_alone",
         axes=("pp", "reshard_after"),

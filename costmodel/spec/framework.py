@@ -87,6 +87,7 @@ class FrameworkSpec(Frozen):
         fused_attention: whether attention scores stay on chip.
         reshard_after: when it can drop gathered parameters -> the first version that can; None where nobody looked.
         zero_plus: parts of ZeRO++ that it has.
+        pipelines_reduce_once: whether its pipelines accumulate sharded gradients whole and reduce them once a step.
         stage_2_gathers: whether its stage 2 cuts parameters too and gathers them once a micro-batch, as PyTorch FSDP
             does that does not reshard after the forward pass.
         fp32_parameters: whether the sharded parameters are the 32-bit master copy, cast when they are gathered.
@@ -127,6 +128,7 @@ class FrameworkSpec(Frozen):
     fused_attention: bool = True
     reshard_after: FrozenMapping[ReshardAfter, str] | None = None
     zero_plus: tuple[ZeroPlus, ...] = ()
+    pipelines_reduce_once: bool = False
     stage_2_gathers: bool = False
     fp32_parameters: bool = False
     earlier: EarlierEra | None = None

@@ -36,9 +36,12 @@ def _offered(request: SearchRequest, option: Option) -> tuple[int, ...]:
     """What the framework's plans differ in by default.
 
     Parameters that stay to the end of the step; those that stay to the backward pass are stage 2 where FSDP has both.
+    Gradients that its pipelines reduce once a step.
     """
     framework = request.scenario.framework
     if option.name == "reshard_after" and "step" in (framework.known_reshard_after() or ()):
+        return (option.encode("step"),)
+    if option.name == "gradient_sync" and framework.pipelines_reduce_once:
         return (option.encode("step"),)
     return ()
 

@@ -18,6 +18,10 @@ from tests.searches import request_of
 
 OTHERS = [SCHEDULES.index(name) for name in ("gpipe", "zb_h1", "zb_v", "dualpipe", "dualpipe_v")]
 
+KEPT, ONCE = {"reshard_after": 2}, {"gradient_sync": 0}
+# What a framework's plans differ in beside the space, unasked: parameters that stay, gradients that are reduced once.
+BY_THEMSELVES = {"torchtitan": (KEPT, ONCE, KEPT | ONCE), "pytorch-fsdp": (KEPT,)}
+
 
 def under(scenario: Scenario, framework: str) -> Scenario:
     return scenario.model_copy(update={"framework": load_framework(framework)})
@@ -28,6 +32,8 @@ def least_step_time(scenario: Scenario) -> float:
     rows = [row for mesh in meshes_of(scenario, default_least(scenario)) for row in inner_of(scenario, mesh, ())]
     deep = [row for row in rows if row["pp"] > 1 and row["vpp"] <= 2]
     rows += [row | {"schedule": code} for row in deep for code in OTHERS]
+    sharded = [row for row in rows if row["zero_stage"] >= 2]
+    rows += [row | options for row in sharded for options in BY_THEMSELVES.get(scenario.framework.name, ())]
     table = PlanTable.of_rows(rows)
     lawful = table.take(legal_mask(scenario, table))
     prices = predict(Facts.of(scenario), lawful, stage_table(scenario, lawful))
