@@ -109,8 +109,19 @@ def inner_of(scenario: Scenario, mesh: Row, shards: tuple[int, ...]) -> Iterator
             "layout": layout,
             "schedule": SCHEDULES.index("interleaved_1f1b" if vpp > 1 else "1f1b"),
             "cp_comm_type": exchange,
+            "cp_a2a_degree": traders(scenario, mesh["tp"], mesh["cp"], CP_COMM_TYPES[exchange]),
             "recompute": recompute,
         }
+
+
+def traders(scenario: Scenario, tp: int, cp: int, exchange: str) -> int:
+    """Ranks that exchange heads: none, all, or the most that both divide them and are near."""
+    if exchange != "a2a+p2p":
+        return cp if exchange == "a2a" else 1
+    model, near = scenario.model, scenario.cluster.scale_up_devices
+    between = [degree for degree in divisors(cp) if 1 < degree < cp]
+    fair = [d for d in between if not model.num_heads % (tp * d) and (model.mla or not model.num_kv_heads % (tp * d))]
+    return max([d for d in fair if tp * d <= near] or fair[:1] or between[:1] or [1])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -188,6 +199,7 @@ def bare_plan(scenario: Scenario, row: Row) -> Plan:
     return Plan.model_construct(
         **{axis: row[axis] for axis in (*axes, "micro_batch_size", "num_microbatches")},  # type: ignore[arg-type]
         cp_comm_type=CP_COMM_TYPES[row["cp_comm_type"]],
+        cp_a2a_degree=row.get("cp_a2a_degree", 1),
         sequence_parallel=row["tp"] > 1,
         global_batch_size=scenario.workload.global_batch_size,
         seq_len=scenario.workload.seq_len,
