@@ -56,6 +56,7 @@ def form_of(search: records.Search, scenario: records.Scenario) -> Form:
     """The form filled with a stored question; the notes say what it can't say, or what has another meaning now."""
     asked = search.question
     values: dict[str, Any] = {name: asked[name] for name in _OF_THE_QUESTION}
+    values["allow"] = asked.get("allow", [])
     values |= {name: getattr(scenario, name) for name in _OF_THE_SCENARIO}
     values["gradient_dtype"] = scenario.spec.get("gradient_dtype")
     values["framework_version"] = None if _is_current(scenario) else scenario.framework_version

@@ -99,6 +99,13 @@ def fields() -> tuple[Field, ...]:
             wide=True,
         ),
         Field(
+            name="allow",
+            label="Allow",
+            hint="offload, of what the framework can keep in host memory.",
+            kind="lines",
+            rare=True,
+        ),
+        Field(
             name="max_seconds",
             label="Deadline",
             unit="s",

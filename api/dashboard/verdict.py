@@ -114,7 +114,7 @@ def question(answer: Json) -> list[tuple[str, str]]:
     ]
     if asked["objective"] == "cost" and asked["price_per_device_hour"] is not None:
         found.append(("Price", f"{asked['price_per_device_hour']:g} per device and hour"))
-    for name, conditions in (("Pins", asked["pins"]), ("Forbids", asked["forbids"])):
+    for name, conditions in (("Pins", asked["pins"]), ("Forbids", asked["forbids"]), ("Allowed", asked.get("allow"))):
         if conditions:
             found.append((name, ", ".join(conditions)))
     if asked["min_free_bytes"]:

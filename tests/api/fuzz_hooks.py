@@ -42,6 +42,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "min_free_gib": (None, 1.0),
     "pins": ([], ["pp=1"], ["tp=1..2", "cp=1"]),
     "forbids": ([], ["recompute=full"]),
+    "allow": ([], ["offload"]),
     "plan_id": tuple(_KNOWN["plans"]),
     "search_id": (_KNOWN["search"],),
     "measurement_id": (_KNOWN["measurement"],),
@@ -53,7 +54,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     ),
 }
 _NUMBERS = frozenset({"devices", "global_batch_size", "seq_len", "top", "max_seconds", "min_free_gib"})
-_LISTS = frozenset({"pins", "forbids"})
+_LISTS = frozenset({"pins", "forbids", "allow"})
 _OBJECTS = frozenset({"plan"})
 
 

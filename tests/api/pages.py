@@ -40,6 +40,7 @@ FORM = {
     "price_per_device_hour": "",
     "pins": "",
     "forbids": "",
+    "allow": "",
     "top": "3",
     "max_seconds": "60",
     "optimizer": "adamw",

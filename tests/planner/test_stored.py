@@ -79,6 +79,7 @@ def test_conditions_are_the_same_in_any_order_and_spelling() -> None:
         {"objective": "fewest_devices"},
         {"pins": ["tp=8"]},
         {"forbids": ["tp=8"]},
+        {"allow": ["offload"]},
         {"min_free_gib": 20.0},
         {"framework": "torchtitan"},
         {"framework_version": "0.13"},
@@ -111,8 +112,9 @@ def test_another_calibration_is_the_same_problem_and_another_search() -> None:
         {"model": "llama-3.1-405b", "devices": 8},
         {"objective": "fewest_devices"},
         {"pins": ["pp=4", "vpp=1..2"]},
+        {"allow": ["offload"], "pins": ["offload=optimizer"]},
     ],
-    ids=["dense", "explained", "experts", "infeasible", "fewest", "pipeline"],
+    ids=["dense", "explained", "experts", "infeasible", "fewest", "pipeline", "offloaded"],
 )
 def test_an_answer_comes_back_as_it_was_given(store: Store, changes: dict[str, Any]) -> None:
     request = question(**changes)
@@ -126,7 +128,14 @@ def test_an_answer_comes_back_as_it_was_given(store: Store, changes: dict[str, A
 
 
 def test_a_stored_question_can_be_asked_again_anywhere(store: Store) -> None:
-    asked_for = {"pins": ["tp=1..8"], "forbids": ["recompute=full"], "min_free_gib": 12.5, "seed": 3, "explain": True}
+    asked_for = {
+        "pins": ["tp=1..8"],
+        "forbids": ["recompute=full"],
+        "min_free_gib": 12.5,
+        "seed": 3,
+        "explain": True,
+        "allow": ["offload"],
+    }
     request = recalibrated(question(**asked_for))
     asked = ask(store, request, now=NOW)
     assert not asked.stored
