@@ -68,6 +68,10 @@ def hiding_cost(cost: PassCost, o: Outputs, *, backward: bool) -> PassCost:
             hidden = sent[field.name] - parts["tp_comm"]
             left["tp_comm"] = tp_apart * parts["tp_comm"] - (1.0 - tp_apart) * hidden
             left["cp_comm"] = cp_apart * parts["cp_comm"] - (1.0 - cp_apart) * ring_hidden
+        if field.name == "moe":
+            # What overlaps with another micro-batch fills the links while this much is computed.
+            shared_links = 1.0 - o["dp_leaves_domain"] * (1.0 - o["ep_leaves_domain"])
+            left["ep_comm"] = -shared_links * np.maximum(o["ep_exchange_s"] - parts["ep_comm"], 0.0)
         kinds[field.name] = left
     return PassCost(**kinds)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from costmodel.arrays import Ints, Num, per_stage
+from costmodel.arrays import Bools, Ints, Num, per_stage
 from costmodel.facts import Facts
 from costmodel.saved import hot_bytes, kept_activations, mtp_layers_of_kind
 from costmodel.schedules import chunks_alive, chunks_held
@@ -83,6 +83,7 @@ def stage_memory(
     pp: Num,
     vpp: Num,
     num_microbatches: Num,
+    overlaps_experts: Bools,
 ) -> dict[str, Num]:
     """Every term of ``MEMORY_TERMS`` as ``(rows, stages)`` bytes."""
     dense, expert = stage_params(f, o, stages)
@@ -103,7 +104,9 @@ def stage_memory(
     activations = alive * per_micro_batch / per_stage(held) + of_head
     # What routing that is not even adds, told apart from what an even one would need.
     hot_activations = alive * hot_bytes(o, stages, recompute) / per_stage(held)
-    hot_buffers = per_stage(o["dispatch_hot_bytes"]) * (stages.moe_layers > 0)
+    # Two micro-batches are on their way at once where their exchanges overlap.
+    in_flight = 1.0 + overlaps_experts
+    hot_buffers = per_stage(o["dispatch_hot_bytes"] * in_flight) * (stages.moe_layers > 0)
 
     heads = stages.has_head * per_stage(1.0 + f.model.mtp_layers)
     logits = heads * per_stage(o["logits_bytes"]) + stages.has_head * 2.0 * per_stage(o["boundary_bytes"])
@@ -127,7 +130,7 @@ def stage_memory(
         "activations": activations - hot_activations,
         "recompute_workspace": workspace + shape,
         "logits": logits,
-        "dispatch_buffers": per_stage(o["dispatch_bytes"]) * (stages.moe_layers > 0) - hot_buffers,
+        "dispatch_buffers": per_stage(o["dispatch_bytes"] * in_flight) * (stages.moe_layers > 0) - hot_buffers,
         "cp_buffers": per_stage(o["cp_buffer_bytes"]) + shape,
         "gathered_parameters": gathered_bytes(f, o, stages, sharding),
         "hot_experts": hot_activations + hot_buffers,

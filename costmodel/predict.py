@@ -19,6 +19,7 @@ import numpy as np
 
 from costmodel.arrays import Ints, Num, distinct, num, per_stage
 from costmodel.end_of_step import exposed_exchanges_s, optimizer_s
+from costmodel.expert_overlap import overlapped_share, overlaps_experts, with_expert_overlap
 from costmodel.facts import Facts
 from costmodel.layers import (
     QUANTISATION,
@@ -42,9 +43,10 @@ from costmodel.sharding import Sharding
 from costmodel.table import PlanTable, StageTable
 from costmodel.terms.activations import ACTIVATIONS, AGAIN, COMMUNICATORS, RECOMPUTE_FULL, RECOMPUTE_NONE
 from costmodel.terms.attention import ATTENTION
-from costmodel.terms.communication import CONTEXT_PARALLEL, EXPERT_PARALLEL, PIPELINE_PARALLEL, TENSOR_PARALLEL
+from costmodel.terms.communication import CONTEXT_PARALLEL, PIPELINE_PARALLEL, TENSOR_PARALLEL
 from costmodel.terms.data_parallel import DATA_PARALLEL
 from costmodel.terms.ends import ENDS
+from costmodel.terms.expert_parallel import EXPERT_PARALLEL
 from costmodel.terms.host import HOST
 from costmodel.terms.matrix_optimizer import MATRIX_OPTIMIZER
 from costmodel.terms.mlp import DENSE_MLP, EXPERTS
@@ -167,6 +169,7 @@ def _passes(
     f: Facts, o: Mapping[str, Num], table: PlanTable, recompute: Ints, sharding: Sharding, offload: Offload | None
 ) -> tuple[PassCost, PassCost]:
     passes = forward_cost(f, o), backward_cost(f, o, num(recompute))
+    passes = with_expert_overlap(f, *passes, overlapped_share(table))
     passes = with_sharded_parameters(f, o, *passes, sharding)
     return with_offload(f, o, passes, offload, sharding, num(recompute), num(table["recompute_interval"]))
 
@@ -191,6 +194,7 @@ def _memory(
         pp=num(table["pp"]),
         vpp=num(table["vpp"]),
         num_microbatches=num(table["num_microbatches"]),
+        overlaps_experts=overlaps_experts(table["ep_overlap"], table["schedule"]),
     )
     if offload is None:
         return terms, np.zeros(len(table))

@@ -20,7 +20,7 @@ from costmodel.rules.rule import as_columns
 from costmodel.scenario import Scenario
 from costmodel.spec.cluster import ClusterSpec
 from costmodel.spec.model import ModelSpec
-from costmodel.spec.options import usual_options
+from costmodel.spec.options import OPTIONS, usual_options
 from costmodel.spec.plan import SCHEDULES
 from costmodel.spec.workload import Workload
 from costmodel.table import PlanTable, stage_table
@@ -171,6 +171,7 @@ def lossless(facts: Facts) -> Facts:
 
 
 def axes_of(**values: float) -> Axes:
-    """Axes for one term, as columns of one row; options that are not named are the usual ones of a plan without cp."""
-    usual = {"recompute_modules": 0.0, "cp_balanced": 1.0, "cp_a2a_degree": 1.0, "tp_overlap": 1.0}
-    return Axes({axis: np.array([value], dtype=np.float64) for axis, value in (usual | values).items()})
+    """Axes for one term, as columns of one row; options that are not named are neutral."""
+    neutral = {option.name: option.usual for option in OPTIONS if not callable(option.usual)}
+    given = neutral | {"recompute_modules": 0.0, "cp_a2a_degree": 1.0} | values
+    return Axes({axis: np.array([value], dtype=np.float64) for axis, value in given.items()})

@@ -31,6 +31,9 @@ class Parameters:
         scale_up_hop_s, scale_out_hop_s: one step of a ring.
         compute_multiplier: how much longer a framework's kernels take than the bare ones.
         tp_exposed_share, ep_exposed_share, cp_exposed_share: share of the communication that no overlap hides.
+        ep_overlap_share: share of a layer's compute that hides dispatch and combine of another micro-batch, where
+            a plan overlaps them.
+        ep_overlap_sm_share: share of the multiprocessors that communicate meanwhile, and don't compute.
         pp_exposed_share, pp_exposed_share_interleaved: share of a stage boundary's transfer that delays the stage.
         dp_overlap_share: share of the backward (forward) pass of the last (first) micro-batch that hides reductions
             (gathers).
@@ -83,6 +86,8 @@ class Parameters:
     tp_exposed_share: Num
     ep_exposed_share: Num
     cp_exposed_share: Num
+    ep_overlap_share: Num
+    ep_overlap_sm_share: Num
     pp_exposed_share: Num
     pp_exposed_share_interleaved: Num
     dp_overlap_share: Num
@@ -131,6 +136,8 @@ SHARES_OF_ONE = frozenset(
         "fsdp_overlap_share",
         "host_link_efficiency",
         "host_overlap_share",
+        "ep_overlap_share",
+        "ep_overlap_sm_share",
         "usable_fraction",
     }
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from costmodel.checker.experts import DISPATCH_PARTS
 from costmodel.checker.findings import Findings, mesh_size, too_many_chunks
 from costmodel.checker.recompute_and_offload import RECOMPUTE_AND_OFFLOAD_PARTS
 from costmodel.checker.sharding import SHARDING_PARTS
@@ -128,4 +129,14 @@ def _sharding(plan: Plan, scenario: Scenario) -> Findings:
         yield "cp_comm_type_canonical", f"cp 1 with cp_comm_type {plan.cp_comm_type}, must be p2p"
 
 
-GENERAL_PARTS = (_contents, _layers, _mesh, _batch, _pipeline, _sharding, *RECOMPUTE_AND_OFFLOAD_PARTS, *SHARDING_PARTS)
+GENERAL_PARTS = (
+    _contents,
+    _layers,
+    _mesh,
+    _batch,
+    _pipeline,
+    _sharding,
+    *DISPATCH_PARTS,
+    *RECOMPUTE_AND_OFFLOAD_PARTS,
+    *SHARDING_PARTS,
+)

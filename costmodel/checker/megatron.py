@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from costmodel.checker.experts import MEGATRON_EXPERT_PARTS
 from costmodel.checker.findings import Findings, chunks_of, hybrid_heads, mesh_size, too_many_chunks
 from costmodel.checker.megatron_model import MEGATRON_MODEL_PARTS
 from costmodel.scenario import Scenario
@@ -135,4 +136,4 @@ def _splits(
         yield tuple((total // vpp,) * vpp for total in totals)
 
 
-MEGATRON_PARTS = (_sharding, _offload, _shapes, _context, _pipeline, *MEGATRON_MODEL_PARTS)
+MEGATRON_PARTS = (_sharding, _offload, _shapes, _context, _pipeline, *MEGATRON_MODEL_PARTS, *MEGATRON_EXPERT_PARTS)

@@ -17,6 +17,8 @@ _OWN: Mapping[str, Mapping[str, str]] = {
     "megatron-core": {
         "tp_overlap_needs_sequence_parallel": "NVIDIA/Megatron-LM d98e8a64ddf3 (2026-08-22) "
         "megatron/training/arguments.py:1442",
+        "ep_overlap_without_moe_recompute": "NVIDIA/Megatron-LM d98e8a64ddf3 (2026-08-22) "
+        "megatron/core/transformer/transformer_config.py:3003-3050; 0.16.1 doesn't ask",
         "recompute_modules_in_model": _MEGATRON + "transformer/transformer_config.py:1213-1222",
         "activation_offload_without_pipeline": _MEGATRON + "transformer/transformer_config.py:1144",
         "activation_offload_without_recompute": _MEGATRON + "transformer/transformer_config.py:1149",

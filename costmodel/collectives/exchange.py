@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.arrays import Num
+from costmodel.arrays import Bools, Num
 from costmodel.collectives.cost import TierCost
 from costmodel.collectives.tiers import hop_s, ramp, rate, spans, start_s, with_curve
 from costmodel.facts import Facts
@@ -25,13 +25,21 @@ def remote_units(units: Num, copies: Num, group_limit: Num, groups: Num) -> Num:
 
 
 def all_to_all(
-    f: Facts, group: Num, stride: Num, copies: Num, group_limit: Num | float = 1.0, groups: Num | float = 1.0
+    f: Facts,
+    group: Num,
+    stride: Num,
+    copies: Num,
+    group_limit: Num | float = 1.0,
+    groups: Num | float = 1.0,
+    *,
+    once_per_unit: Bools | bool = True,
 ) -> TierCost:
     """Token exchange: ``S`` is what one device would send if every token went to one place.
 
-    Each token goes to ``copies`` of the group's ranks. Across a tier it is sent once per *unit* that it reaches, not
-    once per rank (``remote_units``); inside the innermost unit every copy that is not already in place moves. Over N
-    units a plain exchange (one copy) so reaches ``rate * N / (N - 1)`` as nccl-tests counts it (nccl-tests issue 130).
+    Each token goes to ``copies`` of the group's ranks. Across a tier it is sent ``once_per_unit`` that it reaches, not
+    once per rank (``remote_units``), or else once per copy; inside the innermost unit every copy that is not already in
+    place moves. Over N units a plain exchange (one copy) so reaches ``rate * N / (N - 1)`` as nccl-tests counts it
+    (nccl-tests issue 130).
     """
     per_byte, plain, latency = np.zeros_like(group), np.zeros_like(group), np.zeros_like(group)
     limit, all_groups = np.asarray(group_limit, dtype=np.float64), np.asarray(groups, dtype=np.float64)
@@ -41,7 +49,7 @@ def all_to_all(
             moved = copies * once
         else:
             once = (group - inner) / group
-            moved = remote_units(group / inner, copies, limit, all_groups)
+            moved = np.where(once_per_unit, remote_units(group / inner, copies, limit, all_groups), copies * once)
         seconds = 1.0 / rate(f, tier, f.cal.all_to_all_factor)
         per_byte = np.where(crosses, np.maximum(per_byte, moved * seconds), per_byte)
         plain = np.where(crosses, np.maximum(plain, once * seconds), plain)

@@ -6,6 +6,7 @@ import numpy as np
 
 from costmodel.arrays import Bools
 from costmodel.rules.context_parallel import CONTEXT_RULES
+from costmodel.rules.experts import DISPATCH_RULES
 from costmodel.rules.offload import OFFLOAD_RULES
 from costmodel.rules.pipeline import PIPELINE_RULES
 from costmodel.rules.recompute import RECOMPUTE_RULES
@@ -163,6 +164,7 @@ GENERAL_RULES: tuple[Rule, ...] = (
         divisor=("ep", lambda _, columns: columns["ep"]),
         source=ARITHMETIC,
     ),
+    *DISPATCH_RULES,
     *PIPELINE_RULES,
     *CONTEXT_RULES,
     Rule(

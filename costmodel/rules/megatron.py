@@ -10,6 +10,7 @@ import numpy as np
 from costmodel.arrays import Bools
 from costmodel.rules import shared
 from costmodel.rules.context_parallel import hybrid_heads_divisible, hybrid_kv_heads_divisible
+from costmodel.rules.experts import MEGATRON_EXPERT_RULES
 from costmodel.rules.megatron_model import MEGATRON_MODEL_RULES
 from costmodel.rules.megatron_pipeline import MEGATRON_PIPELINE_RULES
 from costmodel.rules.offload import MEGATRON_OFFLOAD_RULES
@@ -81,6 +82,7 @@ def _needs_cp_comm_type(name: str, kind: CpCommType) -> Rule:
 MEGATRON_RULES: tuple[Rule, ...] = (
     *MEGATRON_PIPELINE_RULES,
     *MEGATRON_MODEL_RULES,
+    *MEGATRON_EXPERT_RULES,
     shared.expert_mesh_divides_world(_PARALLEL_STATE + ":882"),
     shared.heads_divisible_by_tp(_CONFIG + ":1446"),
     shared.kv_heads_divisible_by_tp(

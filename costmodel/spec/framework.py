@@ -7,7 +7,7 @@ from typing import Literal
 
 from costmodel.errors import UnknownName
 from costmodel.spec.base import Frozen, FrozenMap, FrozenMapping, IsoDate, NonNegativeInt, PositiveInt
-from costmodel.spec.plan import CpCommType, Offload, ReshardAfter, Schedule, ZeroPlus
+from costmodel.spec.plan import CpCommType, MoeDispatcher, Offload, ReshardAfter, Schedule, ZeroPlus
 from costmodel.spec.recipes import GradientDtype
 
 MemoryKind = Literal["first_stage", "allocated", "reserved", "device"]
@@ -78,6 +78,8 @@ class FrameworkSpec(Frozen):
         recompute_modules: module that can be named for selective recompute -> the first version that knows it; empty
             where those of ``selective_modules`` are all.
         offloads: what may live in host memory -> the first version that can do so; None where nobody looked.
+        moe_dispatchers: how tokens may reach their experts -> the first version that can do so, the usual one first;
+            None where nobody looked.
         rule_sources: general rule -> where this framework asks the same.
         vocab_padding_multiple: the vocabulary is padded to this times tp.
         engine: the framework whose kernels it runs and whose calibration holds for it; None for its own.
@@ -119,6 +121,7 @@ class FrameworkSpec(Frozen):
     selective_since: FrozenMapping[str, tuple[str, ...]] = FrozenMap({})
     recompute_modules: FrozenMapping[str, str] = FrozenMap({})
     offloads: FrozenMapping[Offload, str] | None = None
+    moe_dispatchers: FrozenMapping[MoeDispatcher, str] | None = None
     rule_sources: FrozenMapping[str, str] = FrozenMap({})
     vocab_padding_multiple: PositiveInt
     engine: str | None = None
@@ -174,6 +177,12 @@ class FrameworkSpec(Frozen):
         if self.reshard_after is None:
             return None
         return tuple(value for value, since in self.reshard_after.items() if self._is_at_least(since))
+
+    def known_moe_dispatchers(self) -> tuple[MoeDispatcher, ...] | None:
+        """How this version can bring tokens to their experts; None where nobody looked."""
+        if self.moe_dispatchers is None:
+            return None
+        return tuple(kind for kind, since in self.moe_dispatchers.items() if self._is_at_least(since))
 
     def _has_precision(self, name: str) -> bool:
         since, until = self.precision_since.get(name), self.precision_until.get(name)

@@ -65,7 +65,7 @@ def _layer(f: Facts, x: Axes) -> Outputs:
     gate = model.attention_gate * shapes.heads(f, x) * model.v_head_dim
     qkv = (shapes.qkv_width(f, x) + gate) * model.attention_share + model.mixer_share * model.mixer_input / x.tp
     latent = model.is_mla * (model.q_latent + model.kv_latent + model.kv_rope_width) * model.attention_share
-    routed = shapes.routed_tokens(f, x) / t * f.cal.expert_imbalance
+    routed = shapes.routed_tokens(f, x) / t * shapes.expert_load(f, x)
     up = shapes.up_projections(f)
     dense_in, dense_out = model.mlp_share * up * model.ffn / x.tp, model.mlp_share * model.ffn / x.tp
     # An expert saves its permuted input, the up-projections' outputs and the activation's output, per routed copy.
@@ -111,8 +111,7 @@ def _layer(f: Facts, x: Axes) -> Outputs:
     of_shared = (1.0 - shared_kept) * shared * element
     of_act = (1.0 - act_kept) * expert_out * f.work.saved_input_bytes
     boundary = t * model.hidden * element / shards
-    hot = t * (1.0 - 1.0 / f.cal.expert_imbalance) * f.cal.activation_coefficient
-    dispatch = (model.moe_layers > 0) * 4.0 * t * routed * model.expert_hidden * element / x.etp
+    hot = t * shapes.uneven_share(f, x) * f.cal.activation_coefficient
     return {
         "dense_saved_bytes": saved(dense_in, dense_out, 0.0, 0.0, 0.0),
         "dense_selective_bytes": saved(dense_in * mlp, dense_out * mlp, norms, latents, core),
@@ -123,17 +122,15 @@ def _layer(f: Facts, x: Axes) -> Outputs:
         ),
         "moe_back_bytes": back_at_once(of_moe, of_shared, of_act),
         "boundary_bytes": boundary,
-        # Dispatch and combine each hold a send and a receive buffer of the routed copies.
-        "dispatch_bytes": dispatch,
-        # What uneven routing adds to both.
-        "dispatch_hot_bytes": dispatch * (1.0 - 1.0 / f.cal.expert_imbalance),
         "moe_saved_hot_bytes": hot * (expert_in * element + expert_out * f.work.saved_input_bytes),
         "moe_selective_hot_bytes": hot * (expert_in * moe * element + expert_out * act_kept * f.work.saved_input_bytes),
     }
 
 
 ACTIVATIONS = Term(
-    name="activations", axes=("tp", "cp", "etp", "micro_batch_size", "recompute_modules"), evaluate=_layer
+    name="activations",
+    axes=("tp", "cp", "etp", "micro_batch_size", "recompute_modules", "moe_capacity_factor"),
+    evaluate=_layer,
 )
 
 

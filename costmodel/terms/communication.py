@@ -1,4 +1,4 @@
-"""Communication inside and between layers: tensor, context, expert and pipeline parallelism.
+"""Communication inside and between layers: tensor, context and pipeline parallelism.
 
 Each output is the seconds of one forward pass of one layer (or of one boundary); the backward pass moves as much
 unless a docstring says otherwise. What of it is exposed is decided where compute is known, in ``costmodel.layers``.
@@ -14,6 +14,7 @@ from costmodel.facts import Facts
 from costmodel.kernels import memory_bound_s
 from costmodel.spec.plan import CP_COMM_TYPES
 from costmodel.terms import shapes
+from costmodel.terms.expert_parallel import gathers_tokens
 from costmodel.terms.term import Axes, Outputs, Term
 
 P2P, ALL_GATHER, A2A, HYBRID = (CP_COMM_TYPES.index(kind) for kind in ("p2p", "all_gather", "a2a", "a2a+p2p"))
@@ -35,7 +36,8 @@ def _tensor_parallel(f: Facts, x: Axes) -> Outputs:
     block = there_and_back(x.tp, size)
     block = block * (shapes.sub_blocks(f) / 2.0)
     routed = shapes.routed_tokens(f, x) * f.model.expert_hidden * f.work.activation_bytes
-    expert = there_and_back(x.etp, routed) * f.model.mlp_share
+    # Where all tokens are gathered for the experts, that is over etp too.
+    expert = np.where(gathers_tokens(x), 0.0, there_and_back(x.etp, routed)) * f.model.mlp_share
     in_domain = (x.tp <= f.hardware.tier_devices[0]) * f.hardware.tier_scale_up[0]
     return {
         "tp_block_s": block,
@@ -86,14 +88,6 @@ def _context_parallel(f: Facts, x: Axes) -> Outputs:
     }
 
 
-def _expert_parallel(f: Facts, x: Axes) -> Outputs:
-    """Dispatch and combine of one MoE layer: two all-to-alls of the device's tokens (primer, "Expert parallelism")."""
-    size = shapes.tokens(f, x) / x.tp * f.model.expert_hidden * f.work.activation_bytes
-    cost = all_to_all(f, x.ep, x.etp, f.model.top_k, f.model.group_limit, f.model.groups)
-    exchange = 2.0 * cost.seconds(size * f.cal.expert_imbalance) * f.model.mlp_share
-    return {"ep_exchange_s": np.where(x.ep > 1.0, exchange, 0.0)}
-
-
 def _pipeline_parallel(f: Facts, x: Axes) -> Outputs:
     """One activation of ``b s h / (c t)`` to the next stage: each tp rank sends its shard.
 
@@ -105,15 +99,14 @@ def _pipeline_parallel(f: Facts, x: Axes) -> Outputs:
 
 
 TENSOR_PARALLEL = Term(
-    name="tensor_parallel", axes=("tp", "cp", "etp", "micro_batch_size", "tp_overlap"), evaluate=_tensor_parallel
+    name="tensor_parallel",
+    axes=("tp", "cp", "ep", "etp", "micro_batch_size", "moe_dispatcher", "tp_overlap"),
+    evaluate=_tensor_parallel,
 )
 CONTEXT_PARALLEL = Term(
     name="context_parallel",
     axes=("tp", "cp", "cp_comm_type", "cp_a2a_degree", "micro_batch_size"),
     evaluate=_context_parallel,
-)
-EXPERT_PARALLEL = Term(
-    name="expert_parallel", axes=("tp", "cp", "ep", "etp", "micro_batch_size"), evaluate=_expert_parallel
 )
 PIPELINE_PARALLEL = Term(
     name="pipeline_parallel", axes=("tp", "cp", "dp", "pp", "micro_batch_size"), evaluate=_pipeline_parallel

@@ -41,7 +41,8 @@ def _experts(f: Facts, x: Axes) -> Outputs:
     local = f.model.experts / x.ep
     # One grouped GEMM per projection over the local experts: as fast as the mean expert's rows allow, at the grouped
     # factor. The fullest device sets the pace of its expert-parallel group.
-    per_expert = routed / local * f.cal.expert_imbalance
+    load = shapes.expert_load(f, x)
+    per_expert = routed / local * load
     grouped = (
         local * _mlp_s(f, per_expert, width, f.model.expert_hidden)
         - (local - 1.0) * 2.0 * f.cal.gemm_launch_s * f.cal.compute_multiplier
@@ -53,14 +54,17 @@ def _experts(f: Facts, x: Axes) -> Outputs:
     if np.any(latent):  # every token is projected to what its experts work on, and back
         router = router + gemm_s(f, t / x.tp, latent, f.model.hidden) + gemm_s(f, t / x.tp, f.model.hidden, latent)
     # Permutation to expert order and back: each copy is read and written once on either side of the experts.
-    permute = memory_bound_s(f, 4.0 * routed * f.model.expert_hidden * f.work.activation_bytes)
+    moved = routed * shapes.capacity_over_mean(x)
+    permute = memory_bound_s(f, 4.0 * moved * f.model.expert_hidden * f.work.activation_bytes)
     share = f.model.mlp_share
     return {
         "shared_mlp_s": share * shared,
         "expert_mlp_s": share * (grouped * f.cal.grouped_gemm_factor + shared + router),
-        "expert_activation_s": share * (_activation_s(f, routed * f.cal.expert_imbalance, width) + permute),
+        "expert_activation_s": share * (_activation_s(f, routed * load, width) + permute),
     }
 
 
 DENSE_MLP = Term(name="dense_mlp", axes=("tp", "cp", "micro_batch_size"), evaluate=_dense)
-EXPERTS = Term(name="experts", axes=("tp", "cp", "ep", "etp", "micro_batch_size"), evaluate=_experts)
+EXPERTS = Term(
+    name="experts", axes=("tp", "cp", "ep", "etp", "micro_batch_size", "moe_capacity_factor"), evaluate=_experts
+)

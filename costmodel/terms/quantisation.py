@@ -31,7 +31,7 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
     first = t * (attention * shapes.qkv_width(f, x) + mixer * model.mixer_input / x.tp)
     into_mixing = (attention + mixer) * normed
     width, shared = mlp * t * model.ffn / x.tp, mlp * t * model.shared_ffn / x.tp
-    copies = mlp * shapes.routed_tokens(f, x) * f.cal.expert_imbalance
+    copies = mlp * shapes.routed_tokens(f, x) * shapes.expert_load(f, x)
     expert_width = shared + copies * model.expert_ffn / x.etp
     # Inputs and outputs of experts come from the permutation; shared experts read the norm's output and add to it.
     into_shared = mlp * normed * (model.shared_ffn > 0)
@@ -47,7 +47,9 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
     }
 
 
-QUANTISATION_PASSES = Term(name="quantisation", axes=("tp", "cp", "etp", "micro_batch_size"), evaluate=_evaluate)
+QUANTISATION_PASSES = Term(
+    name="quantisation", axes=("tp", "cp", "etp", "micro_batch_size", "moe_capacity_factor"), evaluate=_evaluate
+)
 
 
 def weights_s(f: Facts, params: Num) -> Num:

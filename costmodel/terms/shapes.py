@@ -69,6 +69,25 @@ def routed_tokens(f: Facts, x: Axes) -> Num:
     return tokens(f, x) / x.tp * f.model.top_k * x.etp
 
 
+def expert_load(f: Facts, x: Axes) -> Num:
+    """Tokens of the fullest device's experts over the mean: as routing leaves them, or all filled to their capacity.
+
+    With a capacity every expert takes ``capacity * mean`` rows, what is missing being padded and what is over dropped
+    (GShard, arXiv 2006.16668, section 2.2; Switch Transformer, arXiv 2101.03961, equation 3).
+    """
+    return np.where(x.moe_capacity_factor > 0, x.moe_capacity_factor / 100.0, f.cal.expert_imbalance)
+
+
+def uneven_share(f: Facts, x: Axes) -> Num:
+    """Share of the fullest device's tokens that uneven routing adds; a capacity is no matter of routing."""
+    return np.where(x.moe_capacity_factor > 0, 0.0, 1.0 - 1.0 / f.cal.expert_imbalance)
+
+
+def capacity_over_mean(x: Axes) -> Num:
+    """Tokens of the mean device's experts over those routed to them: 1 but for a capacity."""
+    return np.where(x.moe_capacity_factor > 0, x.moe_capacity_factor / 100.0, 1.0)
+
+
 def sub_blocks(f: Facts) -> Num:
     """Sub-blocks of the average layer: 2 for attention and an MLP, 1 where a layer is only one of them."""
     return f.model.attention_share + f.model.mixer_share + f.model.mlp_share

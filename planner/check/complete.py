@@ -15,6 +15,7 @@ from costmodel.scenario import Scenario
 from costmodel.spec.options import OPTIONS
 from costmodel.spec.plan import CP_COMM_TYPES, Plan
 from costmodel.spec.plan_draft import PlanDraft
+from costmodel.usual_options import usual_options_in
 from planner.check.choices import without_broken_rules
 from planner.check.complete_layers import settle_layers, settle_recompute
 from planner.check.settling import Chosen, Derived, Settling
@@ -175,9 +176,11 @@ def _settle_options(plan: Settling, scenario: Scenario) -> None:
             "cp_comm_type": CP_COMM_TYPES.index(plan.values["cp_comm_type"]),
         }
     )
+    usual = usual_options_in(scenario)
     for option in OPTIONS:
         own = getattr(plan.draft, option.name)
-        plan.values[option.name] = option.decode(int(option.usual_of(columns))) if own is None else own
+        code = usual.get(option.name, option.usual_of(columns))
+        plan.values[option.name] = option.decode(int(code)) if own is None else own
     together = plan.values["tp"] > 1 and not plan.values["sequence_parallel"] and scenario.framework.has("tp_overlap")
     if plan.draft.tp_overlap is None and together:
         plan.follow("tp_overlap", False, "sequence_parallel is off")

@@ -19,6 +19,7 @@ from functools import lru_cache
 import numpy as np
 
 from costmodel.arrays import Bools, Ints, Num, num
+from costmodel.expert_overlap import overlapped_share, with_expert_overlap
 from costmodel.facts import Facts
 from costmodel.flops import model_flops_per_token
 from costmodel.layers import backward_cost, forward_cost, model_body_s, model_ends_s
@@ -106,6 +107,8 @@ def row_bounds(request: SearchRequest, f: Facts, rows: Columns, *, however_shard
     """
     table = row_table(request, rows)
     o, sharding = evaluate_terms(f, table), Sharding.of(f, table)
+    # Without virtual stages the fewest micro-batches run alone.
+    overlapped = overlapped_share(table, schedules=request.scenario.framework.schedules)
     body = ends = np.full(len(table), np.inf)
     for kind in offered_cp_comm(request) or (0,):
         exchanging = row_table(request, rows, kind)
@@ -114,6 +117,7 @@ def row_bounds(request: SearchRequest, f: Facts, rows: Columns, *, however_shard
         if (exchanging["cp_balanced"] == 0).any():  # then what a rank attends to depends on the exchange
             o |= ATTENTION.evaluate(f, Axes({axis: num(exchanging[axis]) for axis in ATTENTION.axes}))
         passes = forward_cost(f, o), backward_cost(f, o, num(table["recompute"]))
+        passes = with_expert_overlap(f, *passes, overlapped)
         if not however_sharded:
             passes = with_sharded_parameters(f, o, *passes, sharding)
         body = np.minimum(body, sum((model_body_s(f, cost) for cost in passes), start=np.zeros(())))

@@ -18,6 +18,7 @@ from costmodel.rules import Rule
 from costmodel.rules.context_parallel import hybrid_degrees, uses_hybrid
 from costmodel.spec.options import BY_NAME, CHOICE_NAMES, CHOICES, Option
 from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE
+from costmodel.usual_options import tried_options_in, usual_options_in
 from planner.search.request import SearchRequest
 from planner.search.space import recompute_policies
 
@@ -29,7 +30,8 @@ def _domain(request: SearchRequest, option: Option) -> tuple[int, ...]:
     also = tuple(code for name, code in request.also if name == option.name)
     if request.constraints.touches(option.name):
         return request.constraints.needed(option.name, (*option.codes, *also))
-    return tuple(dict.fromkeys((USUAL, *also, *_offered(request, option))))
+    usual = usual_options_in(request.scenario).get(option.name, USUAL)
+    return tuple(dict.fromkeys((usual, *also, *_offered(request, option))))
 
 
 def _offered(request: SearchRequest, option: Option) -> tuple[int, ...]:
@@ -43,7 +45,7 @@ def _offered(request: SearchRequest, option: Option) -> tuple[int, ...]:
         return (option.encode("step"),)
     if option.name == "gradient_sync" and framework.pipelines_reduce_once:
         return (option.encode("step"),)
-    return ()
+    return tried_options_in(request.scenario).get(option.name, ())
 
 
 @lru_cache(maxsize=256)

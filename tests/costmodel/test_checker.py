@@ -222,8 +222,10 @@ def test_the_checker_and_the_rules_agree_on_random_plans(framework: str) -> None
         rare |= {"recompute_interval_known"}
     if len(spec.known_offloads() or ()) == len(OFFLOADS) - 1:
         rare |= {"offload_known"}
-    # What is gathered, reduced and quantised when is drawn by test_checker_sharding.py.
+    # What is gathered, reduced and quantised when is drawn by test_checker_sharding.py, and how tokens reach their
+    # experts by test_checker_experts.py.
     drawn_elsewhere = {"reshard_after", "fsdp_prefetch", "gradient_sync", "zero_plus"}
+    drawn_elsewhere |= {"moe_dispatcher", "ep_overlap", "moe_capacity_factor"}
     rules = [rule for version in spec.versions for rule in rules_for(spec.at(version))]
     rare |= {rule.name for rule in rules if drawn_elsewhere & set(rule.axes)}
     if framework in RULE_SETS:

@@ -27,11 +27,11 @@ from costmodel.terms.communication import (
     A2A,
     ALL_GATHER,
     CONTEXT_PARALLEL,
-    EXPERT_PARALLEL,
     P2P,
     PIPELINE_PARALLEL,
     TENSOR_PARALLEL,
 )
+from costmodel.terms.expert_parallel import EXPERT_PARALLEL
 from costmodel.terms.term import Term
 from tests.scenarios import axes_of, broken_down, by_formula, lossless, plan_row, recalibrated, scenario_of
 

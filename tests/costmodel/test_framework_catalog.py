@@ -107,6 +107,7 @@ def test_what_a_file_says_agrees_with_itself(name: str) -> None:
     assert spec.source
     assert set(spec.recompute_modules.values()) <= set(spec.versions)
     assert set((spec.offloads or {}).values()) <= set(spec.versions)
+    assert set((spec.moe_dispatchers or {}).values()) <= set(spec.versions)
     assert spec.at(spec.version) == spec
     for version in spec.versions:
         then = spec.at(version)
@@ -166,6 +167,11 @@ FIRST_VERSIONS = {
     "gated_delta_net": "0.16",
     "gated_delta_net_cp": "0.17",
     "tp_overlap": "0.9",
+    "moe_capacity": "0.9",
+    "hybrid_ep": "0.16",
+    "ep_overlap": "0.14",
+    "ep_overlap_mtp_in_pipeline": "0.16",
+    "ep_overlap_whole_moe": "0.17",
 }
 # Which Megatron-Core a version of NeMo shipped with (NeMo Framework's software component versions).
 BEHIND_NEMO = {"2.0": "0.9", "2.1": "0.10", "2.2": "0.11", "2.3": "0.12", "2.4": "0.13", "2.5": "0.14"}
@@ -182,6 +188,7 @@ def test_nemo_has_nothing_that_its_megatron_core_lacks(version: str) -> None:
     assert set(nemo.known_recompute_modules()) == set(engine.known_recompute_modules())
     assert nemo.selective_modules == engine.selective_modules
     assert nemo.known_offloads() == engine.known_offloads()
+    assert nemo.known_moe_dispatchers() == engine.known_moe_dispatchers()
 
 
 def test_selective_once_meant_the_core_of_attention() -> None:

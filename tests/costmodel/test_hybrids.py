@@ -9,7 +9,8 @@ from costmodel.spec.layers import Hybrid, LinearMixer
 from costmodel.spec.model import ModelSpec
 from costmodel.terms.activations import ACTIVATIONS
 from costmodel.terms.attention import ATTENTION
-from costmodel.terms.communication import CONTEXT_PARALLEL, EXPERT_PARALLEL, TENSOR_PARALLEL
+from costmodel.terms.communication import CONTEXT_PARALLEL, TENSOR_PARALLEL
+from costmodel.terms.expert_parallel import EXPERT_PARALLEL
 from costmodel.terms.mlp import DENSE_MLP, EXPERTS
 from costmodel.terms.state import PARAMETERS
 from costmodel.terms.term import Term

@@ -498,7 +498,7 @@ def test_tensor_parallelism_over_pcie_hides_nothing() -> None:
     scenario = scenario_of("llama-3-8b", "l40s-8", 8, 64, 4096)
     facts = Facts.of(scenario)
     row = plan_row(64, tp=8)
-    raw = TENSOR_PARALLEL.evaluate(facts, axes_of(tp=8, cp=1, etp=1, micro_batch_size=1, tp_overlap=1))["tp_block_s"]
+    raw = TENSOR_PARALLEL.evaluate(facts, axes_of(tp=8, cp=1, ep=1, etp=1, micro_batch_size=1))["tp_block_s"]
     assert broken_down(scenario, row).time["tp_comm"] == pytest.approx(64 * 32 * 4 * float(raw[0]))
 
 

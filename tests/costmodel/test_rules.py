@@ -11,6 +11,7 @@ import pytest
 
 from costmodel.catalog.cluster_catalog import load_cluster
 from costmodel.catalog.framework_catalog import framework_names, load_framework
+from costmodel.catalog.model_catalog import load_model
 from costmodel.errors import UnknownName
 from costmodel.recompute_modules import modules_code
 from costmodel.rules import Rule, broken, broken_by, legal_mask, rules_for
@@ -20,7 +21,7 @@ from costmodel.rules.rule import as_columns
 from costmodel.scenario import Scenario
 from costmodel.spec.base import FrozenMap
 from costmodel.spec.cluster import ClusterSpec
-from costmodel.spec.options import GRADIENT_SYNCS, OFFLOADS
+from costmodel.spec.options import GRADIENT_SYNCS, MOE_DISPATCHERS, OFFLOADS, OPTIONS
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import PlanTable
@@ -31,6 +32,8 @@ GPIPE = SCHEDULES.index("gpipe")
 DUALPIPE = SCHEDULES.index("dualpipe")
 ALL_GATHER = CP_COMM_TYPES.index("all_gather")
 A2A, HYBRID = CP_COMM_TYPES.index("a2a"), CP_COMM_TYPES.index("a2a+p2p")
+ALL_TO_ALL = MOE_DISPATCHERS.index("all_to_all")
+TOKENS_GATHERED = MOE_DISPATCHERS.index("all_gather")
 
 SELECTIVE, FULL = RECOMPUTES.index("selective"), RECOMPUTES.index("full")
 CORE, NORMS, MOE_ACT = (modules_code([name]) for name in ("core_attn", "layernorm", "moe_act"))
@@ -53,16 +56,10 @@ BASE = {
     "num_microbatches": 16,
     "recompute": 0,
     "schedule": SCHEDULES.index("1f1b"),
-    "offload": 0,
+    **{option.name: option.usual for option in OPTIONS if not callable(option.usual)},
     "recompute_modules": 0,
-    "recompute_interval": 1,
-    "reshard_after": 0,
-    "fsdp_prefetch": 1,
     "gradient_sync": GRADIENT_SYNCS.index("microbatch"),
-    "zero_plus": 0,
     "cp_a2a_degree": 1,
-    "cp_balanced": 1,
-    "tp_overlap": 1,
 }
 
 
@@ -88,6 +85,8 @@ class Case:
 
 
 MOE = {"model": "mixtral-8x7b"}
+PREDICTING = {"model": load_model("deepseek-v3").model_copy(update={"num_mtp_layers": 2})}
+OVERLAP = {"ep": 4, "ep_overlap": 1}
 EQUAL_OR_ENDS = (
     "Megatron-Core 0.12 only has equal chunks, embedding and loss counted as layers, "
     "a first and last stage of their own size"
@@ -390,6 +389,76 @@ CASES = {
         passes={"ep": 4, "etp": 2},
         fails={"ep": 4, "etp": 2, "dp": 2, "dp_shard": 2, "cp": 4},
         reason="dp 2 % ep 4 = 2, must be 0",
+    ),
+    "moe_dispatcher_known": Case(
+        scenario=MOE | {"version": "0.11"},
+        passes={"ep": 4, "moe_dispatcher": ALL_TO_ALL},
+        fails={"ep": 4},
+        reason="moe_dispatcher deduplicated with ep 4: Megatron-Core 0.11 has all_to_all, all_gather",
+    ),
+    "ep_overlap_known": Case(
+        scenario=MOE | {"version": "0.13"},
+        fails=OVERLAP,
+        reason="ep_overlap must be false: Megatron-Core 0.13 has no overlap of dispatch and combine",
+    ),
+    "capacity_known": Case(
+        scenario=MOE | {"features": {}},
+        fails={"moe_capacity_factor": 125},
+        reason="moe_capacity_factor 1.25 must be none: Megatron-Core 0.16 drops no tokens",
+    ),
+    "capacity_needs_moe": Case(
+        fails={"moe_capacity_factor": 150}, reason="moe_capacity_factor 1.5 must be none: llama-3-8b has 0 experts"
+    ),
+    "ep_overlap_needs_ep": Case(
+        scenario=MOE,
+        passes=OVERLAP,
+        fails={"ep_overlap": 1},
+        reason="ep_overlap with ep 1: nothing is sent, ep must be above 1",
+    ),
+    "ep_overlap_dispatcher": Case(
+        scenario=MOE,
+        passes=OVERLAP,
+        fails=OVERLAP | {"moe_dispatcher": TOKENS_GATHERED},
+        reason="ep_overlap with moe_dispatcher all_gather: all_to_all or deduplicated",
+    ),
+    "ep_overlap_needs_virtual_stages": Case(
+        scenario=MOE,
+        passes=OVERLAP | {"pp": 1},
+        fails=OVERLAP,
+        reason="ep_overlap with pp 4 and vpp 1: vpp must be at least 2",
+    ),
+    "ep_overlap_without_full_recompute": Case(
+        scenario=MOE,
+        passes=OVERLAP | {"recompute": RECOMPUTES.index("selective")},
+        fails=OVERLAP | {"recompute": RECOMPUTES.index("full")},
+        reason="ep_overlap with recompute full: must be none or selective",
+    ),
+    "ep_overlap_precision": Case(
+        scenario=MOE | {"precision": "fp32"},
+        legal_scenario={"precision": "bf16"},
+        passes=OVERLAP,
+        fails=OVERLAP,
+        reason="ep_overlap with precision fp32, whose activations have 4 bytes: at most 2, bf16 or fp16",
+    ),
+    "ep_overlap_mtp": Case(
+        scenario=PREDICTING,
+        legal_scenario={"model": "deepseek-v3"},
+        passes=OVERLAP,
+        fails=OVERLAP,
+        reason="ep_overlap with 2 layers of multi-token prediction: at most 1",
+    ),
+    "ep_overlap_mtp_in_pipeline": Case(
+        scenario={"model": "deepseek-v3"},
+        passes=OVERLAP,
+        fails=OVERLAP | {"pp": 1},
+        reason="ep_overlap with a layer of multi-token prediction and pp 1: must be above 1",
+    ),
+    "capacity_dispatcher": Case(
+        scenario=MOE | {"version": "0.15"},
+        passes={"ep": 4, "moe_capacity_factor": 125, "moe_dispatcher": ALL_TO_ALL},
+        fails={"ep": 4, "moe_capacity_factor": 125},
+        reason="moe_capacity_factor 1.25 with moe_dispatcher deduplicated: Megatron-Core 0.15 pads experts to capacity "
+        "under all_to_all",
     ),
     "expert_tensor_parallel_is_tp": Case(
         scenario=MOE | {"version": "0.9"},

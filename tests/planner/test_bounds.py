@@ -20,7 +20,7 @@ from costmodel.predict import PredictionTable, predict
 from costmodel.recompute_modules import modules_code
 from costmodel.rules import legal_mask
 from costmodel.scenario import Scenario
-from costmodel.spec.options import OFFLOADS, usual_options
+from costmodel.spec.options import CHOICE_NAMES, MOE_DISPATCHERS, OFFLOADS, usual_options
 from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import AXES, PlanTable, stage_table
@@ -196,6 +196,9 @@ def test_the_memory_bound_never_exceeds_the_peak(name: str) -> None:
 ONE_OPTION = [
     *(("offload", code) for code in range(1, len(OFFLOADS))),
     ("recompute_interval", 4),
+    ("ep_overlap", 1),
+    *(("moe_dispatcher", code) for code in range(len(MOE_DISPATCHERS))),
+    ("moe_capacity_factor", 150),
     *(("recompute_modules", modules_code(names)) for names in (["core_attn"], ["moe", "mlp"], ["layernorm"])),
 ]
 
@@ -211,7 +214,8 @@ def test_bounds_hold_with_every_option(name: str, framework: str, option: str, c
     table = PlanTable(columns={**table.columns, option: np.full(len(table), code)})
     request, facts = SearchRequest(scenario=scenario_named(name), also=((option, code),)), Facts.of(scenario)
     exact = predict(facts, table, stage_table(scenario, table))
-    place = next(at for at, choice in enumerate(option_choices(request)) if code in choice)
+    own = CHOICE_NAMES.index(option)
+    place = next(at for at, choice in enumerate(option_choices(request)) if choice[own] == code)
     rows = rows_from(table) | {"options": np.full(len(table), place)}
     bounds = row_bounds(request, facts, rows)
     for pp, bound, at in by_stages(request, table):

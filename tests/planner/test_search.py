@@ -21,6 +21,7 @@ from costmodel.facts import Facts
 from costmodel.predict import predict
 from costmodel.rules import legal_mask
 from costmodel.scenario import Scenario
+from costmodel.spec.options import MOE_DISPATCHERS
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import PlanTable, stage_table
@@ -100,7 +101,14 @@ def inner_of(scenario: Scenario, mesh: Row, shards: tuple[int, ...]) -> Iterator
         if layers_per_chunk(layers, pp, vpp, Layout(layout)) is not None
     ]
     exchanges = range(len(CP_COMM_TYPES)) if mesh["cp"] > 1 else (0,)
-    for (zero, shard), (vpp, layout), exchange, recompute in product(sharding, stages, exchanges, range(3)):
+    # Megatron-Core's overlap of dispatch and combine is tried wherever something is dispatched.
+    overlaps = (0, 1) if mesh["ep"] > 1 else (0,)
+    # The dispatcher is the one that the framework's file has first.
+    known = scenario.framework.known_moe_dispatchers() if scenario.model.moe else None
+    dispatcher = MOE_DISPATCHERS.index(known[0]) if known else 0
+    for (zero, shard), (vpp, layout), exchange, recompute, overlap in product(
+        sharding, stages, exchanges, range(3), overlaps
+    ):
         yield mesh | {
             "zero_stage": zero,
             "dp_shard": shard,
@@ -111,6 +119,8 @@ def inner_of(scenario: Scenario, mesh: Row, shards: tuple[int, ...]) -> Iterator
             "cp_comm_type": exchange,
             "cp_a2a_degree": traders(scenario, mesh["tp"], mesh["cp"], CP_COMM_TYPES[exchange]),
             "recompute": recompute,
+            "ep_overlap": overlap,
+            "moe_dispatcher": dispatcher,
         }
 
 
@@ -208,6 +218,7 @@ def bare_plan(scenario: Scenario, row: Row) -> Plan:
         layers_per_stage=tuple(sum(device) for device in chunks),
         layers_per_chunk=chunks if row["vpp"] > 1 else None,
         recompute=RECOMPUTES[row["recompute"]],
+        ep_overlap=bool(row.get("ep_overlap", 0)),
         recomputed_layers_per_stage=(0,) * row["pp"],
         precision=scenario.workload.precision.name,
         optimizer=scenario.workload.optimizer.name,
