@@ -91,13 +91,18 @@ def option_columns(
     for name in names:
         place = CHOICE_NAMES.index(name)
         codes = [choice[place] for choice in choices]
-        usual = _usual(request, name, columns)
         if set(codes) == {USUAL}:
-            found[name] = usual
+            found[name] = _usual(request, name, columns)
+        elif len(set(codes)) == 1:
+            found[name] = np.broadcast_to(np.int64(codes[0]), _shape(columns))
         else:
             own = np.array(codes, dtype=np.int64)[columns["options"]]
-            found[name] = np.asarray(np.where(own == USUAL, usual, own), dtype=np.int64)
+            found[name] = np.asarray(np.where(own == USUAL, _usual(request, name, columns), own), dtype=np.int64)
     return found
+
+
+def _shape(columns: Mapping[str, Ints]) -> tuple[int, ...]:
+    return np.broadcast_shapes(*(np.shape(column) for column in columns.values()))
 
 
 def _usual(request: SearchRequest, name: str, columns: Mapping[str, Ints]) -> Ints:
@@ -108,11 +113,19 @@ def _usual(request: SearchRequest, name: str, columns: Mapping[str, Ints]) -> In
     return usual
 
 
-def axes_read(rule: Rule) -> tuple[str, ...]:
-    """The axes of the search that decide about a rule: options stand as one axis, with what they follow from."""
+def axes_read(request: SearchRequest, rule: Rule) -> tuple[str, ...]:
+    """The axes of the search that decide about a rule.
+
+    Options stand as one axis, with what the usual ones follow from; one that all plans have alike decides nothing.
+    """
     found: list[str] = []
     for axis in rule.axes:
-        found += ["options", *BY_NAME[axis].reads] if axis in BY_NAME else [axis]
+        if axis not in BY_NAME:
+            found.append(axis)
+            continue
+        codes = {choice[CHOICE_NAMES.index(axis)] for choice in option_choices(request)}
+        found += ["options"] if len(codes) > 1 else []
+        found += BY_NAME[axis].reads if USUAL in codes else ()
     return tuple(dict.fromkeys(found))
 
 

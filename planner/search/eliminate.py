@@ -68,7 +68,7 @@ def _groups(request: SearchRequest, rules: Sequence[Rule]) -> list[_Group]:
         _Group(axes=POLICY_AXES, key=("pp",), choices=lambda _: policies(request)),
     ]
     for rule in rules:
-        read = [group for group in groups if set(group.axes) & set(axes_read(rule))]
+        read = [group for group in groups if set(group.axes) & set(axes_read(request, rule))]
         if len(read) > 1:
             groups = [group for group in groups if group not in read] + [_joined(read)]
     return groups
@@ -91,14 +91,23 @@ def eliminate(request: SearchRequest, meshes: Columns) -> Elimination:
     result = Elimination(legal=np.ones(len(meshes["tp"]), dtype=np.bool_))
     rules = tuple(rule for rule in rules_for(scenario.framework) if is_asked(request, rule))
     for rule in rules:
-        if set(axes_read(rule)) <= set(MESH_AXES):
-            broken = ~np.broadcast_to(rule.holds(scenario, meshes), result.legal.shape)
-            _count(result, rule, broken, meshes, {})
+        if set(axes_read(request, rule)) <= set(MESH_AXES):
+            broken = ~np.broadcast_to(holds(request, rule, meshes), result.legal.shape)
+            at = np.flatnonzero(broken)[:1]
+            inner = _options_of(request, rule, {axis: column[at] for axis, column in meshes.items()})
+            _count(result, rule, broken, meshes, inner)
             result.legal &= ~broken
     for group in _groups(request, rules):
-        own = [rule for rule in rules if set(axes_read(rule)) & set(group.axes)]
+        own = [rule for rule in rules if set(axes_read(request, rule)) & set(group.axes)]
         _check_group(request, result, group, own, meshes)
     return result
+
+
+def _options_of(request: SearchRequest, rule: Rule, example: Columns) -> dict[str, int]:
+    """The codes of the options that a rule reads, in an example of one row or none."""
+    options = tuple(axis for axis in rule.axes if axis in BY_NAME)
+    found = option_columns(request, example, options) if options else {}
+    return {axis: int(code[0]) for axis, code in found.items() if len(code)}
 
 
 def _count(result: Elimination, rule: Rule, broken: Bools, meshes: Columns, inner: dict[str, int]) -> None:
@@ -112,7 +121,7 @@ def _check_group(
     request: SearchRequest, result: Elimination, group: _Group, rules: list[Rule], meshes: Columns
 ) -> None:
     """Judge each distinct tuple of the mesh axes that the group's choices and rules read, then spread the verdict."""
-    read = sorted({axis for rule in rules for axis in axes_read(rule) if axis in MESH_AXES} | set(group.key))
+    read = sorted({axis for rule in rules for axis in axes_read(request, rule) if axis in MESH_AXES} | set(group.key))
     representative, inverse = distinct([meshes[axis] for axis in read])
     columns = {axis: meshes[axis][representative] for axis in read}
     by_choices: dict[tuple[int, ...], list[int]] = {}
@@ -140,13 +149,9 @@ def _check_group(
             if fails.any() and rule.name not in inner:
                 first = {axis: choices[0, position] for position, axis in enumerate(group.axes)}
                 inner[rule.name] = {axis: int(code) for axis, code in first.items()}
-                options = tuple(axis for axis in rule.axes if axis in BY_NAME)
-                if options:
-                    example = {axis: columns[axis][at][fails][:1] for axis in read} | {
-                        axis: np.array([code]) for axis, code in first.items()
-                    }
-                    found = option_columns(request, example, options)
-                    inner[rule.name] |= {axis: int(code[0]) for axis, code in found.items()}
+                example = {axis: columns[axis][at][fails][:1] for axis in read}
+                example |= {axis: np.array([code]) for axis, code in first.items()}
+                inner[rule.name] |= _options_of(request, rule, example)
     lost = ~(passes | no_choice)
     for rule in rules:
         _count(result, rule, (lost & broken[rule.name])[inverse], meshes, inner.get(rule.name, {}))

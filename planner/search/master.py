@@ -256,7 +256,7 @@ class _Master:
     def _add_rule(self, rule: Rule) -> None:
         """The rule as a table over the decisions that it reads; what is decided later counts at its best."""
         later = {"layout": [int(layout) for layout in Layout], "cp_comm_type": list(range(len(CP_COMM_TYPES)))}
-        read = axes_read(rule)
+        read = axes_read(self.request, rule)
         now = [axis for axis in read if axis in self.variables]
         free = [axis for axis in read if axis not in self.variables]
         size = np.prod([len(self.domains[axis]) for axis in now], dtype=np.float64)

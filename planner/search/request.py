@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from functools import cached_property
 from math import ceil
 from typing import Literal
 
@@ -59,6 +60,14 @@ class SearchRequest:
         priced = self.price_per_device_hour is not None or self.objective == "cost"
         if priced and self.price is not None and not self.price >= _LEAST_PRICE:
             raise InvalidInput("price-per-device-hour", self.price, f"it must be at least {_LEAST_PRICE:g}")
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # Taken once: what a search works out for its request is kept under it, and asked for thousands of times.
+        return hash(tuple(getattr(self, each.name) for each in fields(self)))
 
     @property
     def price(self) -> float | None:
