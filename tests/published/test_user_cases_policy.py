@@ -104,7 +104,8 @@ def test_a_stage_without_a_layer_is_refused(framework: str) -> None:
     tiny = {"num_layers": 2, "hidden_size": 512, "ffn_hidden_size": 1024, "num_heads": 8, "num_kv_heads": 8}
     model = load_model("llama-3-8b").model_copy(update=tiny)
     scenario = scenario_for(model, framework=framework, devices=8, batch=32)
-    sharding = {"zero_stage": 3} if framework == "torchtitan" else {}
+    # torchtitan's pipelines reduce sharded gradients once a step.
+    sharding = {"zero_stage": 3, "gradient_sync": 0} if framework == "torchtitan" else {}
     axes = {"pp": 2, "dp": 4, **sharding}
     assert verdict(scenario, **axes, layout=Layout.LOSS_COUNTS) == {"every_stage_has_a_layer"}
     assert verdict(scenario, **axes, layout=Layout.EVEN) == set()
