@@ -14,5 +14,14 @@ _ZERO_PLUS: Mapping[ZeroPlus, str] = {
 
 def changes_training(plans: Iterable[Plan]) -> tuple[str, ...]:
     """A line for each such thing in any of the plans; none for plans that compute what one device would."""
+    plans = tuple(plans)
     parts = [part for plan in plans for part in plan.zero_plus]
-    return tuple(line for part, line in _ZERO_PLUS.items() if part in parts)
+    capacities = sorted({plan.moe_capacity_factor for plan in plans if plan.moe_capacity_factor is not None})
+    return (
+        *(line for part, line in _ZERO_PLUS.items() if part in parts),
+        *(
+            f"moe_capacity_factor {capacity:g} changes the training: an expert drops what exceeds {capacity:g} times "
+            "the mean"
+            for capacity in capacities
+        ),
+    )

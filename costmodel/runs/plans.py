@@ -9,8 +9,10 @@ from math import gcd
 from costmodel.runs import words
 from costmodel.runs.columns import Run
 from costmodel.scenario import Scenario
+from costmodel.spec.options import BY_NAME
 from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
 from costmodel.stages import Layout
+from costmodel.usual_options import usual_options_in
 
 PlanRow = dict[str, int]
 
@@ -51,6 +53,7 @@ def plans_of(
             "cp_comm_type": _cp_comm(run, scenario, cp),
             "ep": ep,
             "etp": etp,
+            **_dispatch(run, scenario, ep),
             "dp": dp,
             "pp": pp,
             **_sharding(run, scenario, dp, notes),
@@ -142,6 +145,17 @@ def _stages(run: Run, scenario: Scenario, pp: int, notes: list[str]) -> PlanRow:
     layout = next((layout for layout, slots in even if slots % (pp * vpp) == 0 and slots >= 2 * pp), Layout.EVEN)
     schedule = "interleaved_1f1b" if vpp > 1 else "1f1b"
     return {"vpp": vpp, "layout": int(layout), "schedule": SCHEDULES.index(schedule)}
+
+
+def _dispatch(run: Run, scenario: Scenario, ep: int) -> PlanRow:
+    """How tokens reach their experts; what the run doesn't say is the framework's usual way, without overlap."""
+    if ep == 1:
+        return {}
+    option = BY_NAME["moe_dispatcher"]
+    usual = option.decode(usual_options_in(scenario).get("moe_dispatcher", option.codes[0]))
+    dispatcher = words.moe_dispatcher_of(run.overlap_notes, usual)
+    overlaps = words.overlaps_experts(run.overlap_notes)
+    return {"moe_dispatcher": option.encode(dispatcher), "ep_overlap": int(overlaps)}
 
 
 def _cp_comm(run: Run, scenario: Scenario, cp: int) -> int:

@@ -9,12 +9,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import get_args
 
 from costmodel.catalog.framework_catalog import load_precision
 from costmodel.runs.word_lists import document, found, takes_back, words_of
 from costmodel.scenario import lacking_format
 from costmodel.spec.cluster import AcceleratorSpec
-from costmodel.spec.plan import CpCommType, Offload, Recompute
+from costmodel.spec.plan import CpCommType, MoeDispatcher, Offload, Recompute
 from costmodel.spec.workload import PrecisionRecipe
 
 
@@ -105,6 +106,20 @@ def cp_comm_of(text: str, offered: Sequence[CpCommType]) -> CpCommType:
     word = found(text, "context_parallel")
     default: CpCommType = offered[0] if offered else "p2p"
     return next((kind for kind in offered if word and kind == word.means), default)
+
+
+@lru_cache(maxsize=4096)
+def moe_dispatcher_of(text: str, default: MoeDispatcher) -> MoeDispatcher:
+    """How tokens reach their experts: as the text says, else ``default``."""
+    word = found(text, "moe_dispatcher")
+    return next((kind for kind in get_args(MoeDispatcher) if word and kind == word.means), default)
+
+
+@lru_cache(maxsize=4096)
+def overlaps_experts(text: str) -> bool:
+    """Whether the text says that dispatch and combine overlap with another micro-batch."""
+    word = found(text, "ep_overlap")
+    return word is not None and word.means == "together"
 
 
 @lru_cache(maxsize=4096)
