@@ -11,17 +11,23 @@ from costmodel.facts import Facts
 
 
 def remote_units(units: Num, copies: Num, group_limit: Num, groups: Num) -> Num:
-    """Mean number of remote units, out of ``units``, that one token reaches with ``copies`` copies drawn at random.
+    """Mean number of remote units, out of ``units``, that one token reaches with ``copies`` copies drawn at random."""
+    return reached_units(units, copies, group_limit, groups) * (units - 1.0) / units
 
-    ``U (1 - (1 - 1/U)^copies) (units - 1) / units`` with U the units that the router may choose from: all of them,
-    or, when it limits a token to ``group_limit`` of ``groups`` groups of experts, those that the chosen groups lie on
-    (DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
+
+def reached_units(units: Num, copies: Num, group_limit: Num, groups: Num) -> Num:
+    """Mean number of units that one token reaches, its own among them.
+
+    ``U (1 - (1 - 1/U)^copies)`` with U the units that the router may choose from: all of them, or, when it limits a
+    token to ``group_limit`` of ``groups`` groups of experts, those that the chosen groups lie on (DeepSeek-V3,
+    arXiv 2412.19437, section 2.1.2).
     """
     spread = units * group_limit / groups  # a group lies on several units, or on one
-    packed = units * (1.0 - (1.0 - 1.0 / units) ** group_limit)  # several groups lie on one unit
+    # Several groups lie on one unit, which is reached where one of them is drawn.
+    packed = units * (1.0 - (1.0 - np.minimum(group_limit / groups, 1.0)) ** np.maximum(groups / units, 1.0))
     reachable = np.where(group_limit < groups, np.minimum(units, np.maximum(spread, packed)), units)
     reachable = np.maximum(reachable, 1.0)
-    return reachable * (1.0 - (1.0 - 1.0 / reachable) ** copies) * (units - 1.0) / units
+    return np.asarray(reachable * (1.0 - (1.0 - 1.0 / reachable) ** copies))
 
 
 def all_to_all(
@@ -36,9 +42,9 @@ def all_to_all(
 ) -> TierCost:
     """Token exchange: ``S`` is what one device would send if every token went to one place.
 
-    Each token goes to ``copies`` of the group's ranks. Across a tier it is sent ``once_per_unit`` that it reaches, not
-    once per rank (``remote_units``), or else once per copy; inside the innermost unit every copy that is not already in
-    place moves. Over N units a plain exchange (one copy) so reaches ``rate * N / (N - 1)`` as nccl-tests counts it
+    Each token has ``copies`` for the group's ranks. Deduplicated, it crosses a tier ``once_per_unit`` that it reaches
+    (``remote_units``), and inside the innermost unit once per rank; else every copy that is not already in place moves.
+    Over N units a plain exchange (one copy) so reaches ``rate * N / (N - 1)`` as nccl-tests counts it
     (nccl-tests issue 130).
     """
     per_byte, plain, latency = np.zeros_like(group), np.zeros_like(group), np.zeros_like(group)
@@ -46,7 +52,7 @@ def all_to_all(
     for tier, inner, units, crosses in spans(f, group, stride):
         if tier == 0:
             once = (units - 1.0) / units
-            moved = copies * once
+            moved = np.where(once_per_unit, reached_units(group, copies, limit, all_groups), copies) * once
         else:
             once = (group - inner) / group
             moved = np.where(once_per_unit, remote_units(group / inner, copies, limit, all_groups), copies * once)

@@ -2,9 +2,9 @@
 
 Of the n = T/t tokens of h features that a device starts from, each goes to k of the experts on N = ep ranks:
 
-| dispatcher | crosses to other units of U, of l ranks each | inside a unit | buffers of n h |
+| dispatcher | crosses to other units of U, of l ranks each | inside a unit | buffers, n h |
 |---|---|---|---|
-| deduplicated | one copy to each unit that it reaches, ``collectives.remote_units`` | k (l - 1)/l | 4 k |
+| deduplicated | one copy to each unit that it reaches (``remote_units``) | R (l - 1)/l, R ranks reached | 4 k |
 | all_to_all | k (1 - 1/U): every copy | k (l - 1)/l | 4 k |
 | all_gather | all tokens to all ranks: an all-gather of N etp n, and a reduce-scatter back | the same | 2 etp (k + N) |
 
