@@ -693,3 +693,10 @@ def test_more_chunks_than_layers_are_no_plan() -> None:
 def test_the_least_devices_are_counted_by_the_digits_given(devices: int, min_used: float, least: int) -> None:
     scenario = scenario_of("llama-3.2-1b", "dgx-h100", devices, 64, 4096)
     assert request_of(scenario, min_used=min_used).least_devices == least
+
+
+def test_ranks_that_experts_do_not_go_into_are_named() -> None:
+    answer = answered(request_of(small("experts"), ("ep=3", "etp=1")))
+    assert answer["status"] == "infeasible"
+    assert answer["eliminated"]["experts_divisible_by_ep"] > 0
+    assert "experts_divisible_by_ep" in {entry["rule"] for entry in answer["infeasibility"]["conflict"]}
