@@ -13,7 +13,7 @@ from planner.wording import sharding
 Json = dict[str, Any]
 
 _GIB = 2**30
-_EXCHANGES = {"p2p": "ring", "all_gather": "gather", "a2a": "a2a"}
+_EXCHANGES = {"p2p": "ring", "all_gather": "gather", "a2a": "a2a", "a2a+p2p": "a2a+ring"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ _GIB = 2**30
 _TERA = 1e12
 _WIDE_ENOUGH = 160
 _UNBOUNDED = 10_000
-_CP_SHORT = {"p2p": "ring", "all_gather": "ag", "a2a": "a2a"}
+_CP_SHORT = {"p2p": "ring", "all_gather": "ag", "a2a": "a2a", "a2a+p2p": "a2a+ring"}
 _WORDS = ("layers", "recompute", "offload", "ZeRO")
 _LEAST_TELLING = ("layers", "etp", "devices", "bubble", "tok/s/dev", "vpp")
 

@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
+from api.dashboard.ranking import _EXCHANGES
+from costmodel.spec.plan import CP_COMM_TYPES
 from planner.cli.main import run
+from planner.cli.report import _CP_SHORT
 
 SCENARIO = [
     "--model",
@@ -441,3 +444,8 @@ def test_explain_is_a_key_of_the_json(capsys: pytest.CaptureFixture[str]) -> Non
     found = answer(capsys, "--top", "1", "--explain")["explanation"]
     assert set(found) == {"steps", "procedure_plan", "disagreements", "difference"}
     assert "explanation" not in answer(capsys, "--top", "1")
+
+
+def test_tables_have_a_word_for_every_exchange_of_context_parallelism() -> None:
+    assert set(_CP_SHORT) == set(CP_COMM_TYPES)
+    assert set(_EXCHANGES) == set(CP_COMM_TYPES)
