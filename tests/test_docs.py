@@ -85,3 +85,44 @@ def test_no_file_names_a_folder_of_one_machine() -> None:
 )
 def test_what_counts_as_a_path_of_one_machine(line: str, is_one_machines: bool) -> None:
     assert bool(MACHINE_PATH.search(line)) == is_one_machines
+
+
+# -- tables of the cost model: every file and test that they name is there ---------------------------------------------
+
+PAGES = sorted((ROOT / "docs/cost-model").glob("*.md"))
+SOURCES = {path.relative_to(ROOT / "costmodel").as_posix() for path in (ROOT / "costmodel").rglob("*") if path.is_file()}
+TEST_FILES = [path for path in (ROOT / "tests").rglob("*.py")]
+CODE_SPAN = re.compile(r"`([^`]+)`")
+
+
+def rows_of_systems(page: Path) -> list[list[str]]:
+    """The cells of the table that says where each system is modelled."""
+    _, _, table = page.read_text(encoding="utf-8").partition("| system (primer's word) |")
+    lines = [line for line in table.splitlines()[1:] if line.startswith("|") and not line.startswith("|---")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))] for line in lines]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_page_says_where_each_system_is_modelled_and_tested(page: Path) -> None:
+    rows = rows_of_systems(page)
+    assert rows, "the page ends with its table of systems"
+    assert all(len(row) == 4 for row in rows)
+    for row in rows:
+        assert row[1] and row[3], f"{row[0]} is modelled and tested nowhere"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_files_and_tests_of_a_page_exist(page: Path) -> None:
+    defined = {name for path in TEST_FILES for name in re.findall(r"^def (test_\w+)", text_of(path), re.MULTILINE)}
+    files = {path.relative_to(ROOT / "tests").as_posix() for path in TEST_FILES}
+    lost: list[str] = []
+    for row in rows_of_systems(page):
+        for span in CODE_SPAN.findall(row[1]):
+            if re.fullmatch(r"[\w/]+\.(py|yaml|csv)", span):
+                lost += [] if any(source == span or source.endswith(f"/{span}") for source in SOURCES) else [span]
+        for span in CODE_SPAN.findall(row[3]):
+            if re.fullmatch(r"[\w/]+\.py", span):
+                lost += [] if any(file == span or file.endswith(f"/{span}") for file in files) else [span]
+            elif span.startswith("test_"):
+                lost += [] if span in defined else [span]
+    assert not lost, f"{page.name} names what is not there: {', '.join(lost)}"
