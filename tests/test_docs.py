@@ -90,7 +90,9 @@ def test_what_counts_as_a_path_of_one_machine(line: str, is_one_machines: bool) 
 # -- tables of the cost model: every file and test that they name is there ---------------------------------------------
 
 PAGES = sorted((ROOT / "docs/cost-model").glob("*.md"))
-SOURCES = {path.relative_to(ROOT / "costmodel").as_posix() for path in (ROOT / "costmodel").rglob("*") if path.is_file()}
+SOURCES = {
+    path.relative_to(ROOT / "costmodel").as_posix() for path in (ROOT / "costmodel").rglob("*") if path.is_file()
+}
 TEST_FILES = [path for path in (ROOT / "tests").rglob("*.py")]
 CODE_SPAN = re.compile(r"`([^`]+)`")
 

@@ -130,6 +130,10 @@ class Count(Option):
         return int(text)
 
 
+HUNDREDTHS = 100.0
+"""A factor of 1 in the code of a ``Factor``."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Factor(Option):
     """A number in hundredths, or none (0)."""
@@ -142,10 +146,10 @@ class Factor(Option):
         return (0,)
 
     def encode(self, value: Any) -> int:
-        return 0 if value is None else round(100.0 * value)
+        return 0 if value is None else round(HUNDREDTHS * value)
 
     def decode(self, code: int) -> float | None:
-        return code / 100.0 if code else None
+        return code / HUNDREDTHS if code else None
 
     def read(self, text: str) -> int:
         if text.lower() == "none":

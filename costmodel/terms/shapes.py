@@ -7,6 +7,7 @@ import numpy as np
 from costmodel.arrays import Num
 from costmodel.facts import Facts
 from costmodel.flops import mean_attended_tokens
+from costmodel.spec.options import HUNDREDTHS
 from costmodel.terms.term import Axes
 
 
@@ -75,7 +76,7 @@ def expert_load(f: Facts, x: Axes) -> Num:
     With a capacity every expert takes ``capacity * mean`` rows, what is missing being padded and what is over dropped
     (GShard, arXiv 2006.16668, section 2.2; Switch Transformer, arXiv 2101.03961, equation 3).
     """
-    return np.where(x.moe_capacity_factor > 0, x.moe_capacity_factor / 100.0, f.cal.expert_imbalance)
+    return np.where(x.moe_capacity_factor > 0, x.moe_capacity_factor / HUNDREDTHS, f.cal.expert_imbalance)
 
 
 def uneven_share(f: Facts, x: Axes) -> Num:
@@ -85,7 +86,7 @@ def uneven_share(f: Facts, x: Axes) -> Num:
 
 def capacity_over_mean(x: Axes) -> Num:
     """Tokens of the mean device's experts over those routed to them: 1 but for a capacity."""
-    return np.where(x.moe_capacity_factor > 0, x.moe_capacity_factor / 100.0, 1.0)
+    return np.where(x.moe_capacity_factor > 0, x.moe_capacity_factor / HUNDREDTHS, 1.0)
 
 
 def sub_blocks(f: Facts) -> Num:

@@ -42,6 +42,7 @@ from planner.search.space import Columns, legal_zero_stages, mesh_candidates
 
 _ROWS_PER_ROUND = 256
 _ROUNDS = 12
+_ROUNDS_AT_LEAST = 6
 _PAIRS_AT_ONCE = 3000
 _ROWS_AT_ONCE = 500
 _MESHES_IN_A_BLOCK = 20_000
@@ -235,8 +236,8 @@ class Search:
             some = order[start : start + _ROWS_PER_ROUND]
             limit = self.found.limit(self.request.top)
             enough = np.isfinite(limit) and (number >= _ROUNDS or least[some[0]] > limit)
-            # The first round is priced whatever the clock says: an answer that was cut short still has a plan.
-            late = self._late() and (number > 0 or len(self.found) > 0)
+            # The first rounds are priced whatever the clock says: an answer that was cut short still has a plan.
+            late = self._late() and (number >= _ROUNDS_AT_LEAST or len(self.found) > 0)
             if enough or late:
                 return True
             self.found.price(expand(self.request, {axis: column[some] for axis, column in rows.items()})[0])

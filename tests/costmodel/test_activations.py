@@ -52,9 +52,11 @@ def test_predictions_use_the_function_that_the_published_numbers_pin(
 ) -> None:
     scenario = scenario_of(model, devices=8, global_batch_size=8)
     pinned = activations.block_bytes_per_token
-    before = broken_down(scenario, plan_row(8)).memory["activations"]
+
+    balanced = recalibrated(Facts.of(scenario), expert_imbalance=1)
+    before = broken_down(scenario, plan_row(8), facts=balanced).memory["activations"]
     monkeypatch.setattr(activations, "block_bytes_per_token", lambda **sizes: 2 * pinned(**sizes))
-    after = broken_down(scenario, plan_row(8)).memory["activations"]
+    after = broken_down(scenario, plan_row(8), facts=balanced).memory["activations"]
     assert after == pytest.approx(2 * before)
 
 

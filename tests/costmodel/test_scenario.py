@@ -184,7 +184,8 @@ PRICING = sorted(
         "stages.py",
     )
 )
-COUNTS = {0, 1, 2, 3, 4, 2.5}  # of tensors, passes, bytes of a word; FLOPs of attention backward over forward
+# Of tensors, passes, bytes of a word (half a byte has four bits), a half; FLOPs of attention backward over forward.
+COUNTS = {0, 1, 2, 3, 4, 0.5, 2.5}
 STRUCTURAL = {22, 62, 1024, 8192, 65536}  # rows in a block, sizes of caches and tables, "unbounded"
 ROUNDING = 1e-9
 

@@ -29,7 +29,10 @@ def test_gathering_and_scattering_move_what_an_all_reduce_does(tp: int) -> None:
     1909.08053, section 3).
     """
     facts = lossless(Facts.of(scenario_of("llama-3-8b", seq_len=4096)))
-    sent = TENSOR_PARALLEL.evaluate(facts, axes_of(tp=tp, cp=1, etp=1, micro_batch_size=1, tp_overlap=1))
+    sent = TENSOR_PARALLEL.evaluate(
+        facts,
+        axes_of(**(dict.fromkeys(TENSOR_PARALLEL.axes, 1) | {"tp": tp, "moe_dispatcher": 0, "moe_capacity_factor": 0})),
+    )
     size = num([4096.0 * 4096 * 2])
     whole = all_reduce(facts, num([float(tp)]), num([1.0])).seconds(size)
     np.testing.assert_allclose(sent["tp_block_s"], whole)

@@ -124,7 +124,10 @@ def test_memory_is_that_of_every_stage_and_the_peak_is_the_fullest(name: str) ->
     scenario, _ = QUESTIONS[name]
     for entry in answer_named(name)["plans"]:
         memory = entry["prediction"]["memory"]
-        assert set(memory) == {"peak_bytes", "usable_bytes", "stages"}
+        host = {"host_bytes_per_node", "host_memory_bytes_per_node"}
+        assert set(memory) == {"peak_bytes", "reserved_bytes", "usable_bytes", "stages"} | host
+        assert memory["reserved_bytes"] >= memory["peak_bytes"]
+        assert memory["host_bytes_per_node"] == 0  # nothing is offloaded
         assert len(memory["stages"]) == entry["plan"]["pp"]
         totals = [sum(stage.values()) for stage in memory["stages"]]
         assert all(type(part) is int and part >= 0 for stage in memory["stages"] for part in stage.values())
