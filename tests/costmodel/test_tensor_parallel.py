@@ -31,7 +31,7 @@ def test_gathering_and_scattering_move_what_an_all_reduce_does(tp: int) -> None:
     facts = lossless(Facts.of(scenario_of("llama-3-8b", seq_len=4096)))
     sent = TENSOR_PARALLEL.evaluate(
         facts,
-        axes_of(**(dict.fromkeys(TENSOR_PARALLEL.axes, 1) | {"tp": tp, "moe_dispatcher": 0, "moe_capacity_factor": 0})),
+        axes_of(**(dict.fromkeys(TENSOR_PARALLEL.axes, 1) | {"tp": tp, "moe_dispatcher": 0})),
     )
     size = num([4096.0 * 4096 * 2])
     whole = all_reduce(facts, num([float(tp)]), num([1.0])).seconds(size)
