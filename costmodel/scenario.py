@@ -15,6 +15,10 @@ from costmodel.spec.workload import Workload
 _DTYPE_BYTES: dict[GradientDtype, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
+_FULL_BYTES = 4  # of a number in single precision
+_BITS = 8
+
+
 class Scenario(Frozen):
     """Everything that is given; a plan is what is asked for.
 
@@ -136,6 +140,27 @@ class Scenario(Frozen):
         names = ", ".join(self.resolved.borrowed)
         return f"no run calibrates {precision.name}: {names} as calibrated for {precision.calibrated_as}"
 
+    def _changed_by_recipes(self) -> list[str]:
+        """What the recipes round that full precision would not."""
+        precision, optimizer = self.workload.precision, self.workload.optimizer
+        found: list[str] = []
+        if precision.quantisation is not None:
+            found.append(
+                f"precision {precision.name} changes the training: inputs of the large products are rounded to "
+                f"{precision.block_format or precision.compute}"
+            )
+        if not precision.keeps_master and precision.param_bytes < _FULL_BYTES:
+            found.append(
+                f"precision {precision.name} changes the training: without a 32-bit copy of the parameters small "
+                "updates are rounded away"
+            )
+        if optimizer.moments and optimizer.moment_element_bytes < _FULL_BYTES:
+            found.append(
+                f"optimizer {optimizer.name} changes the training: moments are rounded to "
+                f"{round(_BITS * optimizer.moment_element_bytes)} bits"
+            )
+        return found
+
     def warnings(self) -> tuple[str, ...]:
         """What is allowed but deserves a word."""
         found: list[str] = []
@@ -145,6 +170,7 @@ class Scenario(Frozen):
                 f"{self.framework.title} runs on {' and '.join(self.framework.vendors)} accelerators, not on those of "
                 f"{vendor}: read the plans as what its rules and habits would give there"
             )
+        found += self._changed_by_recipes()
         if (like := self._calibrated_like()) is not None:
             found.append(like)
         if self.framework.rules is None:

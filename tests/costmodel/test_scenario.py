@@ -222,3 +222,20 @@ def test_no_name_of_one_device_model_or_framework_sits_in_the_code(path: Path) -
     }
     words = {node.value for node in literals(path) if isinstance(node.value, str)} - prose
     assert not {word for word in words if word.lower() in names}
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({}, None),
+        ({"precision": "fp16"}, None),
+        ({"precision": "fp8"}, "precision fp8 changes the training"),
+        ({"precision": "bf16-pure"}, "without a 32-bit copy"),
+        ({"optimizer": "adamw-8bit"}, "moments are rounded to 8 bits"),
+        ({"optimizer": "adamw-bf16-moments"}, "moments are rounded to 16 bits"),
+    ],
+)
+def test_recipes_that_round_what_is_trained_are_said_to(how: dict[str, str], said: str | None) -> None:
+    found = [warning for warning in scenario_of("llama-3-8b", **how).warnings() if "changes the training" in warning]
+    assert len(found) == (said is not None)
+    assert said is None or said in found[0]
