@@ -150,6 +150,17 @@ def optimizer_step_bytes(terms: Mapping[str, Num], temporaries: Num) -> Num:
     return beyond
 
 
+def visiting_bytes(f: Facts, o: Outputs, stages: StageTable, prefetch: Num) -> Num:
+    """The layer at work and those that are fetched ahead, and a table beside its neighbouring layer, per stage."""
+    work = f.work
+    dense_unit = per_stage(o["dense_layer_params"]) * (stages.dense_layers > 0)
+    moe_unit = per_stage(o["moe_layer_params"] + o["expert_layer_params"]) * (stages.moe_layers > 0)
+    table_bytes = per_stage(o["table_params"] * work.param_bytes) * np.maximum(stages.has_embedding, stages.has_head)
+    layer_bytes = np.maximum(dense_unit, moe_unit) * per_stage(work.gathered_bytes)
+    further = np.minimum(per_stage(prefetch), np.maximum(stages.dense_layers + stages.moe_layers, 1.0))
+    return further * layer_bytes + np.maximum(layer_bytes, table_bytes)
+
+
 def gathered_bytes(f: Facts, o: Outputs, stages: StageTable, sharding: Sharding) -> Num:
     """What ZeRO-3 holds beside its shards, per stage.
 
@@ -158,12 +169,7 @@ def gathered_bytes(f: Facts, o: Outputs, stages: StageTable, sharding: Sharding)
     the node's second copy (Wang 2023, arXiv 2306.10209, section 3.2).
     """
     work = f.work
-    dense_unit = per_stage(o["dense_layer_params"]) * (stages.dense_layers > 0)
-    moe_unit = per_stage(o["moe_layer_params"] + o["expert_layer_params"]) * (stages.moe_layers > 0)
-    table_bytes = per_stage(o["table_params"] * work.param_bytes) * np.maximum(stages.has_embedding, stages.has_head)
-    layer_bytes = np.maximum(dense_unit, moe_unit) * per_stage(work.gathered_bytes)
-    further = np.minimum(per_stage(sharding.prefetch), np.maximum(stages.dense_layers + stages.moe_layers, 1.0))
-    units = further * layer_bytes + np.maximum(layer_bytes, table_bytes)
+    units = visiting_bytes(f, o, stages, sharding.prefetch)
     dense, expert = stage_params(f, o, stages)
     dense_layers, moe_layers = layers_of_kinds(f, stages)
     in_layers = dense_layers * per_stage(o["dense_layer_params"]) + moe_layers * per_stage(o["moe_layer_params"])

@@ -20,12 +20,11 @@ import numpy as np
 from costmodel.arrays import Bools, Num, num, per_stage
 from costmodel.facts import Facts
 from costmodel.layers import Parts, PassCost, total
-from costmodel.memory import optimizer_step_bytes, owned_params
+from costmodel.memory import optimizer_step_bytes, owned_params, visiting_bytes
 from costmodel.saved import kept_of_layer
 from costmodel.sharding import Sharding
 from costmodel.spec.options import OFFLOADS
 from costmodel.table import PlanTable, StageTable
-from costmodel.terms.state import shard_share
 from costmodel.terms.term import Outputs
 
 OFFLOAD_PART = "offload_comm"
@@ -51,8 +50,11 @@ class Offload:
     host_step: Bools
 
     @classmethod
-    def of(cls, f: Facts, table: PlanTable) -> Offload | None:
-        """What each plan of a table keeps with its hosts; None where no plan does."""
+    def of(cls, f: Facts, table: PlanTable, sharding: Sharding) -> Offload | None:
+        """What each plan of a table keeps with its hosts; None where no plan does.
+
+        Gradients follow only where a rank keeps its share of them: whole ones are summed up on the device.
+        """
         kind = table["offload"]
         if not kind.any():
             return None
@@ -61,7 +63,7 @@ class Offload:
         follow = f.work.gradients_follow_optimizer > 0
         return cls(
             optimizer=optimizer,
-            gradients=(optimizer & follow) | (parameters & ~alone),
+            gradients=((optimizer & follow) | (parameters & ~alone)) & sharding.cuts_gradients,
             parameters=parameters,
             activations=kind == _ACTIVATIONS,
             host_step=optimizer & (f.work.host_runs_optimizer > 0),
@@ -104,10 +106,11 @@ def with_offload(
     ahead: dict[str, Parts] = {}
     back: dict[str, Parts] = {}
     for kind, (dense, experts, kept) in kinds.items():
-        own = _shard(o, sharding, dense, experts)
+        own = _shard(o, sharding.cuts_parameters, dense, experts)
+        made = _shard(o, sharding.cuts_gradients, dense, experts)
         fetched = parameters * own * f.work.kept_param_bytes
         again = np.where(sharding.keeps_whole | (kind == "embedding"), 0.0, fetched)
-        down = gradients * own * f.work.gradient_bytes
+        down = gradients * made * f.work.gradient_bytes
         going: Parts = getattr(forward, kind)
         returning: Parts = getattr(backward, kind)
         # Up and down have a link each: what is fetched for a pass and what leaves behind it run beside each other.
@@ -116,10 +119,9 @@ def with_offload(
     return PassCost(**ahead, mtp=forward.mtp), PassCost(**back, mtp=backward.mtp)
 
 
-def _shard(o: Outputs, sharding: Sharding, dense: Num, experts: Num) -> Num:
-    """Parameters of a layer that lie with one rank."""
-    stage = np.where(sharding.cuts_parameters, 3.0, sharding.zero_stage)
-    return dense * shard_share(stage, 3, o["shards"]) + experts * shard_share(stage, 3, o["expert_shards"])
+def _shard(o: Outputs, cut: Bools, dense: Num, experts: Num) -> Num:
+    """Parameters of a layer that one rank moves: its share where they are cut, else all."""
+    return np.where(cut, dense / o["shards"] + experts / o["expert_shards"], dense + experts)
 
 
 def _exposed(f: Facts, size_bytes: Num, beside: Parts) -> Num:
@@ -157,6 +159,7 @@ def onto_hosts(
     offload: Offload,
     *,
     zero_stage: Num,
+    prefetch: Num,
     recompute: Num,
     interval: Num,
 ) -> tuple[dict[str, Num], Num]:
@@ -174,6 +177,9 @@ def onto_hosts(
     ):
         away = np.where(per_stage(gone) > 0, terms[name], 0.0)
         left[name], host = terms[name] - away, host + away
+    # Parameters that live there visit the device as gathered ones do, cut or not.
+    visiting = per_stage(offload.parameters) * visiting_bytes(f, o, stages, prefetch)
+    left["gathered_parameters"] = np.maximum(terms["gathered_parameters"], visiting)
     dense, moe = (per_stage(kept_of_layer(o, kind, recompute, interval)) for kind in ("dense", "moe"))
     of_layer = np.maximum(dense * (stages.dense_layers > 0), moe * (stages.moe_layers > 0))
     stays = np.minimum(terms["activations"], _LAYERS_ON_DEVICE * of_layer)

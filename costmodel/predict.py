@@ -38,7 +38,7 @@ from costmodel.offload import OFFLOAD_PART, Offload, host_step_s, onto_hosts, wi
 from costmodel.once_a_step import kept_weights_s
 from costmodel.saved import mtp_layers_of_kind
 from costmodel.schedules import waiting_s
-from costmodel.sharded_layers import with_sharded_parameters
+from costmodel.sharded_layers import hiding_gathers, with_sharded_parameters
 from costmodel.sharding import Sharding
 from costmodel.table import PlanTable, StageTable
 from costmodel.terms.activations import ACTIVATIONS, AGAIN, COMMUNICATORS, RECOMPUTE_FULL, RECOMPUTE_NONE
@@ -143,7 +143,8 @@ def predict(f: Facts, table: PlanTable, stages: StageTable) -> PredictionTable:
 
 def _predict_block(f: Facts, table: PlanTable, stages: StageTable) -> PredictionTable:
     o = evaluate_terms(f, table)
-    sharding, offload = Sharding.of(f, table), Offload.of(f, table)
+    sharding = Sharding.of(f, table)
+    offload = Offload.of(f, table, sharding)
     work = _Work(f, o, table, stages, sharding, offload)
     memory, host = _memory(f, o, table, stages, sharding, offload)
     return PredictionTable(step_time_s=work.step_time_s, peak_bytes=total(memory).max(axis=-1), host_bytes=host)
@@ -152,7 +153,8 @@ def _predict_block(f: Facts, table: PlanTable, stages: StageTable) -> Prediction
 def predict_stages(f: Facts, table: PlanTable, stages: StageTable) -> StagePrediction:
     """The full breakdown."""
     o = evaluate_terms(f, table)
-    sharding, offload = Sharding.of(f, table), Offload.of(f, table)
+    sharding = Sharding.of(f, table)
+    offload = Offload.of(f, table, sharding)
     work = _Work(f, o, table, stages, sharding, offload)
     memory, host = _memory(f, o, table, stages, sharding, offload)
     return StagePrediction(
@@ -205,6 +207,7 @@ def _memory(
         terms,
         offload,
         zero_stage=sharding.zero_stage,
+        prefetch=sharding.prefetch,
         recompute=num(table["recompute"]),
         interval=num(table["recompute_interval"]),
     )
@@ -253,8 +256,11 @@ class _Work:
         )
         under, under_back = hiding_cost(self.forward, o, backward=False), hiding_cost(self.backward, o, backward=True)
         under_again = None if self.again is None else hiding_cost(self.again, o, backward=True)
-        windows = self._stage(under), self._stage(under_back, under_again)
-        ahead, back = (np.maximum(window, 0.0) for window in windows)
+        ahead, back = self._stage(under), self._stage(under_back, under_again)
+        if (sharding.gathers_ahead & ~sharding.reduces_each).any():
+            hiding_ahead, hiding_back = hiding_gathers(f, o, self.forward, self.backward, sharding)
+            ahead, back = ahead - self._stage(hiding_ahead), back - self._stage(hiding_back)
+        ahead, back = np.maximum(ahead, 0.0), np.maximum(back, 0.0)
         self.reduction = exposed_exchanges_s(f, o, stages, sharding, ahead=ahead, back=back, num_microbatches=self.m)
         self.optimizer = optimizer_s(f, o, stages, sharding.zero_stage)
         self.host_waits = np.zeros(())

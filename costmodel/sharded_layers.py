@@ -13,6 +13,8 @@ from costmodel.terms.quantisation import weights_s
 from costmodel.terms.term import Outputs
 from costmodel.terms.zero_plus import quantised_gather_s, quantised_reduction_s
 
+_LEAST = 1e-9  # divides where nothing overlaps, so that nothing is hidden
+
 
 def with_sharded_parameters(
     f: Facts, o: Outputs, forward: PassCost, backward: PassCost, sharding: Sharding
@@ -70,6 +72,39 @@ def with_sharded_parameters(
             if QUANTISATION in parts or casts.any():
                 parts[QUANTISATION] = casts
     return PassCost(**ahead, mtp=forward.mtp), PassCost(**back, mtp=backward.mtp)
+
+
+def hiding_gathers(
+    f: Facts, o: Outputs, forward: PassCost, backward: PassCost, sharding: Sharding
+) -> tuple[PassCost, PassCost]:
+    """Compute of both passes that hides gathers of every layer already, where gradients are reduced once a step.
+
+    What comes at the end of the step can't hide under it once more.
+    """
+    once = ~sharding.reduces_each
+    share = np.maximum(np.where(sharding.zero_stage >= 2, f.cal.fsdp_overlap_share, f.cal.dp_overlap_share), _LEAST)
+    none, table = np.zeros_like(o["dense_layer_params"]), o["table_params"]
+    kinds = {
+        "dense": (o["dense_layer_params"], none),
+        "moe": (o["moe_layer_params"], o["expert_layer_params"]),
+        "embedding": (table, none),
+        "head": (table, none),
+    }
+    found: list[PassCost] = []
+    for cost, which, gathers in (
+        (forward, "gather", sharding.gathers_ahead),
+        (backward, "gather_again" if sharding.second_copy.any() else "gather", sharding.gathers_again),
+    ):
+        hidden: dict[str, Parts] = {}
+        for kind, (params, experts) in kinds.items():
+            exchanged = _exchanged(f, o, which, params, experts, sharding.parameter_bytes)
+            waited = getattr(cost, kind)["dp_comm"]
+            used = np.where(gathers & once, np.maximum(exchanged - waited, 0.0) / share, 0.0)
+            hidden[kind] = {"dp_comm": used}
+        if cost is backward:  # needs no table for the embedding's gradient
+            hidden["embedding"] = {"dp_comm": np.zeros_like(used)}
+        found.append(PassCost(**hidden, mtp={}))
+    return found[0], found[1]
 
 
 def _exchanged(f: Facts, o: Outputs, kind: str, params: Num, experts: Num, wire_bytes: Num) -> Num:

@@ -70,7 +70,9 @@ def _layer(f: Facts, x: Axes) -> Outputs:
     dense_in, dense_out = model.mlp_share * up * model.ffn / x.tp, model.mlp_share * model.ffn / x.tp
     # An expert saves its permuted input, the up-projections' outputs and the activation's output, per routed copy.
     shared = model.mlp_share * (up + 1.0) * model.shared_ffn / x.tp
-    expert_in = model.mlp_share * routed * (model.expert_hidden + up * model.expert_ffn / x.etp)
+    # Only a product reads the permuted input again.
+    permuted = model.expert_hidden * f.work.saved_input_bytes / element
+    expert_in = model.mlp_share * routed * (permuted + up * model.expert_ffn / x.etp)
     expert_out = model.mlp_share * routed * model.expert_ffn / x.etp
 
     scores = score_matrix_bytes_per_token(heads=shapes.heads(f, x), seq_len=f.work.seq_len)

@@ -18,7 +18,7 @@ from costmodel.plan_rows import encode, layout_of, recomputes_some, stages_of_pl
 from costmodel.predict import predict_stages
 from costmodel.recompute_modules import NOT_PRICED
 from costmodel.scenario import Scenario
-from costmodel.spec.plan import RECOMPUTES, Plan
+from costmodel.spec.plan import RECOMPUTES, Offload, Plan
 from costmodel.stages import Layout
 from costmodel.table import PlanTable, StageTable
 from planner.search.answer import in_words
@@ -26,6 +26,14 @@ from planner.search.answer import in_words
 Json = dict[str, Any]
 
 _NONE, _FULL = RECOMPUTES.index("none"), RECOMPUTES.index("full")
+
+
+# The memory terms of which anything may leave the device.
+_LEAVES: Mapping[Offload, tuple[str, ...]] = {
+    "optimizer": ("optimizer", "gradients"),
+    "activations": ("activations",),
+    "parameters": ("parameters", "gradients", "optimizer"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +117,7 @@ def _bounded(
     full = predict_stages(facts, table, stages.take(np.zeros(len(policies), dtype=np.int64)))
     least = total(full.memory).min(axis=0)
     if plan.offload != "none":
-        # What can be offloaded goes by the name of its memory term.
-        least = least - full.memory[plan.offload].max(axis=0)
+        least = least - sum(full.memory[name].max(axis=0) for name in _LEAVES[plan.offload])
     fullest, stage = total(full.memory).argmax(axis=0), np.arange(plan.pp)
     memory = {name: term[fullest, stage] for name, term in full.memory.items()}
     return Pricing(

@@ -137,7 +137,7 @@ def _memory_bounds(f: Facts, o: dict[str, Num], table: PlanTable, sharding: Shar
     work, zero, recompute = f.work, sharding.zero_stage, table["recompute"]
     kind = "moe" if float(f.model.moe_layers) > 0 else "dense"
     whole = np.where(sharding.keeps_whole, work.gathered_bytes, 0.0)
-    offload, here = Offload.of(f, table), np.ones(())
+    offload, here = Offload.of(f, table, sharding), np.ones(())
     parameters = gradients = optimizer = activations = here
     if offload is not None:
         kept_here = (offload.parameters, offload.gradients, offload.optimizer, offload.activations)

@@ -244,3 +244,28 @@ def test_deepspeed_s_pipelines_refuse_zero_3_in_the_search_and_in_the_check() ->
     assert answer["eliminated"]["pipeline_needs_zero_below_2"] > 0
     plan = plan_of(scenario, plan_row(32, dp=8, pp=4, zero_stage=3))
     assert "pipeline_needs_zero_below_2" in {violation.rule for violation in check_plan(plan, scenario)}
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_what_comes_once_a_step_does_not_hide_under_compute_that_hides_gathers(micro_batches: int) -> None:
+    """Faster devices never make a step slower, and at one micro-batch both ways to reduce send the same."""
+    batch = 8 * micro_batches
+    scenario = scenario_of("llama-3.2-3b", "rtx4090-8", devices=8, global_batch_size=batch, seq_len=4096)
+    scenario = scenario.model_copy(update={"framework": load_framework("deepspeed")})
+    facts = Facts.of(scenario)
+
+    def seconds(speed: float, sync: int) -> float:
+        hardware = replace(
+            facts.hardware,
+            peak_flops=facts.hardware.peak_flops * speed,
+            attention_peak_flops=facts.hardware.attention_peak_flops * speed,
+            memory_bandwidth=facts.hardware.memory_bandwidth * speed,
+        )
+        row = plan_row(batch, dp=8, zero_stage=3, gradient_sync=sync)
+        return float(broken_down(scenario, row, facts=replace(facts, hardware=hardware)).step_time_s[0])
+
+    for sync in (0, 1):
+        steps = [seconds(speed, sync) for speed in (1, 1.5, 2, 4)]
+        assert steps == sorted(steps, reverse=True)
+    if micro_batches == 1:
+        assert seconds(1, 0) == pytest.approx(seconds(1, 1), rel=0.10)

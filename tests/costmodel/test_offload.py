@@ -52,12 +52,18 @@ def linked(facts: Facts, **hardware: float) -> Facts:
 )
 def test_what_leaves_the_device_arrives_in_the_hosts(framework: str, offload: int, leaves: set[str]) -> None:
     scenario = scenario_under(framework)
-    axes = {"zero_stage": 3 if offload == PARAMETERS else 1, "recompute": RECOMPUTE_NONE}
+    # Gradients leave where a rank keeps its share of them.
+    stage = 3 if offload == PARAMETERS and framework != "maxtext" else 2 if "gradients" in leaves else 1
+    axes = {"zero_stage": stage, "gradient_sync": int(stage > 1), "recompute": RECOMPUTE_NONE}
     here, there = priced(scenario, **axes), priced(scenario, offload=offload, **axes)
     assert float(here.host_bytes[0]) == 0.0
     moved = 0.0
     for name in here.memory:
         left = float(here.memory[name][0, 0] - there.memory[name][0, 0])
+        if name == "gathered_parameters":
+            # Parameters that live there visit the device as gathered ones do.
+            assert (left < 0) == (framework == "maxtext" and offload == PARAMETERS)
+            continue
         assert (left > 0) == (name in leaves), name
         moved += left
     copied = 0.0
@@ -171,3 +177,30 @@ def test_a_plan_that_the_hosts_can_not_hold_does_not_fit() -> None:
     for room, finite in ((need[1], True), (need[1] - 1, False)):
         found = predict(linked(facts, host_memory=room), table, stages).device_bytes(linked(facts, host_memory=room))
         assert np.isfinite(found).tolist() == [True, finite]
+
+
+def test_gradients_that_are_summed_up_whole_stay_on_the_device() -> None:
+    """A rank of ZeRO-1 has no share of them before the step ends."""
+    scenario = scenario_under("deepspeed")
+    whole = priced(scenario, zero_stage=1, offload=OPTIMIZER)
+    cut = priced(scenario, zero_stage=2, gradient_sync=1, offload=OPTIMIZER)
+    assert float(whole.memory["gradients"][0, 0]) > 0
+    assert float(cut.memory["gradients"][0, 0]) == 0
+
+
+def test_a_rank_sends_its_share_of_the_gradients_after_every_micro_batch() -> None:
+    """ZeRO-Offload (Ren 2021, section 4): with stage 2 each rank moves its partition."""
+    scenario = scenario_under("deepspeed")
+    facts = recalibrated(
+        linked(Facts.of(scenario), host_bandwidth=1e9), host_overlap_share=0, host_memory_bandwidth=1e30
+    )
+    cut = priced(scenario, facts, zero_stage=2, gradient_sync=1, offload=OPTIMIZER)
+    once = priced(scenario, facts, zero_stage=1, offload=OPTIMIZER)
+    micro_batches = 2  # of 16 sequences on 8 ranks
+    link = 1e9 * float(facts.cal.host_link_efficiency)
+    params = float(once.memory["gradients"][0, 0]) / 4
+    down = 4 * params / 8 / link
+    # Once a step instead of after every micro-batch.
+    assert float(cut.time["offload_comm"][0] - once.time["offload_comm"][0]) == pytest.approx(
+        (micro_batches - 1) * down, rel=0.02
+    )

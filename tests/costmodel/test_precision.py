@@ -14,8 +14,9 @@ from costmodel.catalog.framework_catalog import load_framework, load_precision
 from costmodel.errors import InvalidInput
 from costmodel.facts import Facts
 from costmodel.kernels import gemm_s
+from costmodel.terms.activations import ACTIVATIONS
 from costmodel.terms.quantisation import QUANTISATION_PASSES
-from tests.scenarios import axes_of, broken_down, ideal, plan_row, scenario_of
+from tests.scenarios import axes_of, broken_down, ideal, plan_row, recalibrated, scenario_of
 
 EIGHT_BITS = ("fp8", "fp8-current", "fp8-blockwise", "mxfp8")
 
@@ -267,3 +268,19 @@ def test_recipes_have_the_names_that_people_use(name: str) -> None:
 def test_narrower_products_and_fewer_passes_are_faster(slow: str, fast: str) -> None:
     rows = [broken_down(scenario_of("llama-3-8b", precision=name), plan_row(256, dp=64)) for name in (slow, fast)]
     assert np.all(rows[0].step_time_s > rows[1].step_time_s)
+
+
+def test_an_expert_s_permuted_input_is_kept_as_its_product_reads_it() -> None:
+    """Mixtral 8x7B, top 2: what only products read again is kept in 8 bits, the gated inputs of SwiGLU in 16."""
+    wide, narrow = (Facts.of(scenario_of("mixtral-8x7b", seq_len=4096, precision=name)) for name in ("bf16", "fp8"))
+    one = axes_of(**(dict.fromkeys(ACTIVATIONS.axes, 1) | {"recompute_modules": 0, "moe_capacity_factor": 0}))
+    of_wide, of_narrow = (
+        float(ACTIVATIONS.evaluate(recalibrated(facts, expert_imbalance=1), one)["moe_saved_bytes"][0])
+        for facts in (wide, narrow)
+    )
+    kept = float(narrow.work.saved_input_bytes)
+    assert kept < 2
+    read_once = 2 * 4096 + 2 * (4096 + 14336)  # both norms' outputs; permuted input and activation of two copies
+    saved = read_once * (2 - kept) - 4096 * float(narrow.work.saved_twice_bytes)
+    coefficient = float(wide.cal.activation_coefficient)
+    assert of_wide - of_narrow == pytest.approx(4096 * saved * coefficient)
