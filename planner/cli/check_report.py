@@ -117,7 +117,7 @@ def _value(entry: Json) -> str:
         return shortened(layers for device in value for layers in device)
     if entry["field"] == "recompute_modules":
         return ", ".join(value) or "none"
-    return shortened(value) if isinstance(value, list | tuple) else str(value).lower()
+    return shortened(value) or "none" if isinstance(value, list | tuple) else str(value).lower()
 
 
 def plan_line(plan: Json) -> str:
@@ -126,7 +126,7 @@ def plan_line(plan: Json) -> str:
     parts.append(f"ZeRO {sharding(plan)}")
     parts.append(f"micro-batch {plan['micro_batch_size']} x {plan['num_microbatches']}")
     if plan["pp"] > 1:
-        parts += [plan["schedule"], f"layers {shortened(plan['layers_per_stage'])}"]
+        parts += [plan["schedule"], f"layers {shortened(plan['layers_per_stage']) or 'not known'}"]
     parts.append(f"recompute {plan['recompute']}")
     if plan["recompute"] == "full" and plan["recomputed_layers_per_stage"] != plan["layers_per_stage"]:
         parts[-1] += f" of {shortened(plan['recomputed_layers_per_stage'])} layers"
@@ -206,7 +206,7 @@ def _changes(entry: Json) -> str:
 
 def _change(change: Json) -> str:
     def shown(value: Any) -> str:
-        return shortened(value) if isinstance(value, list) else str(value)
+        return shortened(value) or "none" if isinstance(value, list) else str(value)
 
     return f"{change['axis']} {shown(change['from'])} -> {shown(change['to'])}"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from planner.cli.check_report import _change
 from planner.cli.main import run
 from tests.checks import write_plan
 
@@ -220,3 +221,10 @@ def test_the_report_says_who_speaks(
 def test_a_closed_stdout_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     assert run(["check", "--plan", write_plan(tmp_path, FITTING), *SCENARIO]) == 5
+
+
+@pytest.mark.parametrize(
+    ("old", "told"), [(["hpz"], "zero_plus hpz -> none"), (["qwz", "hpz"], "zero_plus qwz,hpz -> none")]
+)
+def test_an_empty_list_has_a_word_in_a_change(old: list[str], told: str) -> None:
+    assert _change({"axis": "zero_plus", "from": old, "to": []}) == told
