@@ -190,7 +190,9 @@ def _hardware_facts(scenario: Scenario, curve_set: int) -> HardwareFacts:
     padding = MAX_TIERS - len(sizes)
     if padding < 0:
         raise InvalidInput("cluster.tiers", len(sizes), f"at most {MAX_TIERS} tiers are priced")
-    peak, wide = accelerator.peak(precision.compute), accelerator.peak(precision.attention_compute)
+    # Of what a device lacks nothing is priced: a rule refuses it, and no number comes of what is none.
+    peaks = accelerator.peak_flops_per_s
+    peak, wide = (peaks.get(needed, np.nan) for needed in (precision.compute, precision.attention_compute))
     # Layers that stay in higher precision take their share of the FLOPs at that rate.
     kept = precision.kept_layer_share
     return HardwareFacts(

@@ -106,17 +106,15 @@ class Scenario(Frozen):
         return min(usable, capacity - (self.min_free_bytes or 0))
 
     def check(self) -> None:
-        """Accepts a scenario that can be priced: as many devices as there are, in numbers that they compute in.
+        """Accepts a scenario that can be asked about: as many devices as there are, in numbers that the framework has.
+
+        Whether the devices compute in them is a rule, ``precision_in_hardware``.
 
         Raises:
-            InvalidInput: the cluster has fewer devices, its accelerator lacks the format of the GEMMs or of the
-                attention core, or the framework doesn't train in that precision, or has no such gradients.
+            InvalidInput: the cluster has fewer devices, or the framework doesn't train in that precision, or has no
+                such gradients.
         """
         self.cluster.check_devices(self.devices)
-        precision, accelerator = self.workload.precision, self.cluster.accelerator
-        lacking = lacking_format(precision, accelerator)
-        if lacking is not None:
-            raise InvalidInput("precision", precision.name, lacking)
         _ = self.gradient_bytes
         self._check_gradient_dtype()
 
@@ -190,9 +188,11 @@ def lacking_format(precision: PrecisionRecipe, accelerator: AcceleratorSpec) -> 
     """What a device would need for a recipe and what it has, in words; None where it has all."""
     for needed in (precision.compute, precision.attention_compute):
         if needed not in accelerator.peak_flops_per_s:
-            return f"it computes in {needed}; {accelerator.name} has {accelerator.formats}"
+            return f"{precision.name} computes in {needed}; {accelerator.name} has {accelerator.formats}"
     if precision.block_format is not None and precision.block_format not in accelerator.block_formats:
-        return f"it needs products of {precision.block_format}; {accelerator.name} has {accelerator.formats}"
+        return (
+            f"{precision.name} needs products of {precision.block_format}; {accelerator.name} has {accelerator.formats}"
+        )
     return None
 
 

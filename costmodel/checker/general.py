@@ -129,8 +129,17 @@ def _sharding(plan: Plan, scenario: Scenario) -> Findings:
         yield "cp_comm_type_canonical", f"cp 1 with cp_comm_type {plan.cp_comm_type}, must be p2p"
 
 
+def _hardware(plan: Plan, scenario: Scenario) -> Findings:
+    recipe, device = scenario.workload.precision, scenario.cluster.accelerator
+    for number_format in sorted({recipe.compute, recipe.attention_compute} - set(device.peak_flops_per_s)):
+        yield "precision_in_hardware", f"precision {recipe.name} needs {number_format}, not on {device.name}"
+    if recipe.compute in device.peak_flops_per_s and recipe.block_format not in (None, *device.block_formats):
+        yield "precision_in_hardware", f"precision {recipe.name} needs {recipe.block_format}, not on {device.name}"
+
+
 GENERAL_PARTS = (
     _contents,
+    _hardware,
     _layers,
     _mesh,
     _batch,

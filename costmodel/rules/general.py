@@ -10,9 +10,9 @@ from costmodel.rules.experts import DISPATCH_RULES
 from costmodel.rules.offload import OFFLOAD_RULES
 from costmodel.rules.pipeline import PIPELINE_RULES
 from costmodel.rules.recompute import RECOMPUTE_RULES
-from costmodel.rules.rule import ARITHMETIC, CATALOG, OWN, PlanColumns, Row, Rule, divisible_rule
+from costmodel.rules.rule import ARITHMETIC, CATALOG, HARDWARE, OWN, PlanColumns, Row, Rule, divisible_rule
 from costmodel.rules.sharding import SHARDING_RULES
-from costmodel.scenario import Scenario
+from costmodel.scenario import Scenario, lacking_format
 from costmodel.spec.plan import CP_COMM_TYPES
 from costmodel.table import mesh_size
 
@@ -120,7 +120,24 @@ def _expert_parallel_known(scenario: Scenario, columns: PlanColumns) -> Bools:
     return np.asarray((columns["ep"] == 1) & (columns["etp"] == 1) | scenario.framework.expert_parallel)
 
 
+def _precision_in_hardware(scenario: Scenario, columns: PlanColumns) -> Bools:
+    lacking = lacking_format(scenario.workload.precision, scenario.cluster.accelerator)
+    return np.full(np.shape(columns["tp"]), lacking is None)
+
+
+def _precision_in_hardware_reason(scenario: Scenario, _: Row) -> str:
+    lacking = lacking_format(scenario.workload.precision, scenario.cluster.accelerator)
+    return f"precision {lacking}"
+
+
 GENERAL_RULES: tuple[Rule, ...] = (
+    Rule(
+        name="precision_in_hardware",
+        axes=("tp",),
+        holds=_precision_in_hardware,
+        reason=_precision_in_hardware_reason,
+        source=HARDWARE,
+    ),
     Rule(
         name="enough_devices",
         axes=MESH,

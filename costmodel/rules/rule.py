@@ -22,6 +22,9 @@ ARITHMETIC = "arithmetic"
 CATALOG = "the framework's file in costmodel/catalog/frameworks"
 """The source of what a framework offers."""
 
+HARDWARE = OWN + "the accelerator's file in costmodel/catalog/accelerators"
+"""The source of what a device computes in."""
+
 Row: TypeAlias = Mapping[str, int]
 Holds: TypeAlias = Callable[[Scenario, PlanColumns], Bools]
 Reason: TypeAlias = Callable[[Scenario, Row], str]

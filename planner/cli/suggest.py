@@ -100,7 +100,7 @@ def suggest(
         from planner.cli.report import print_answer
 
         print_answer(answer)
-        if explain:
+        if answer.get("explanation"):  # none where nothing could be priced
             from planner.cli.explanation_report import print_explanation
 
             print_explanation(answer["explanation"])

@@ -10,6 +10,7 @@ from typing import Any
 
 from costmodel.facts import Facts
 from costmodel.plan_rows import plan_of
+from costmodel.scenario import lacking_format
 from costmodel.table import PlanTable
 from planner.explain.differences import memory_difference_bytes, time_differences
 from planner.explain.disagreements import disagreements, row_of
@@ -43,6 +44,8 @@ def answered(request: SearchRequest, progress: Progress | None = None, stopped: 
     def late() -> bool:
         return time.monotonic() > deadline or (stopped is not None and stopped.is_set())
 
+    if lacking_format(request.scenario.workload.precision, request.scenario.cluster.accelerator) is not None:
+        return answer  # nothing can be priced: the rule that says so explains it
     return answer | {"explanation": explanation_of(request, answer, late)}
 
 

@@ -224,6 +224,15 @@ CASES = {
         fails={"ep": 2},
         reason="ep 2 and etp 1 must be 1: Megatron-Core is planned without expert parallelism",
     ),
+    "precision_in_hardware": Case(
+        scenario={"precision": "mxfp8"},
+        legal_scenario={"precision": "fp8"},
+        fails={},
+        reason=(
+            "precision mxfp8 needs products of mxfp8; h100-sxm5-80gb has fp32, tf32, bf16, fp16, fp8, in blocks "
+            "fp8-block"
+        ),
+    ),
     "recompute_known": Case(
         scenario={"selective_modules": ()},
         passes={"recompute": RECOMPUTES.index("full")},

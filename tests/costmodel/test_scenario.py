@@ -8,15 +8,16 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import costmodel
 from costmodel.catalog.cluster_catalog import accelerator_names, cluster_names, load_cluster
-from costmodel.catalog.framework_catalog import framework_names, load_framework
+from costmodel.catalog.framework_catalog import framework_names, load_framework, load_precision
 from costmodel.catalog.model_catalog import load_model, model_names
 from costmodel.errors import InvalidInput
 from costmodel.facts import MAX_TIERS, Facts
-from costmodel.scenario import Scenario
+from costmodel.scenario import Scenario, lacking_format
 from costmodel.spec.base import FrozenMap
 from tests.scenarios import plan_row, priced, scenario_of
 
@@ -40,9 +41,10 @@ def test_a_precision_that_the_framework_does_not_train_in_is_refused() -> None:
         _ = scenario_of(precision="fp16", gradient_bytes={"bf16": 4}).gradient_bytes
 
 
-def test_a_precision_that_the_device_does_not_have_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"precision: 'fp8' is not usable; a100-sxm4-80gb has"):
-        Facts.of(scenario_of(cluster="dgx-a100-80gb", precision="fp8"))
+def test_no_number_comes_of_a_precision_that_the_device_does_not_have() -> None:
+    """A rule refuses it (``precision_in_hardware``); whoever prices it all the same gets none."""
+    scenario = scenario_of(cluster="dgx-a100-80gb", precision="fp8")
+    assert np.isnan(priced(scenario, plan_row(256, dp=64)).step_time_s).all()
 
 
 def test_a_scenario_that_can_be_priced_passes_the_check() -> None:
@@ -54,13 +56,9 @@ def test_a_scenario_that_can_be_priced_passes_the_check() -> None:
     ("changes", "message"),
     [
         ({"cluster": "rtx4090-8", "devices": 16}, "devices: 16 is not usable; rtx4090-8 has 8"),
-        (
-            {"cluster": "dgx-a100-80gb", "precision": "fp8"},
-            "precision: 'fp8' is not usable; it computes in fp8; a100-sxm4-80gb has ",
-        ),
         ({"precision": "fp16", "gradient_bytes": {"bf16": 4}}, "precision: 'fp16' is not usable; Megatron-Core trains"),
     ],
-    ids=["devices", "compute", "framework"],
+    ids=["devices", "framework"],
 )
 def test_a_scenario_that_can_not_be_priced_is_refused_by_the_check(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
@@ -80,11 +78,9 @@ def test_the_device_needs_the_format_of_the_attention_core_too() -> None:
     """An fp8 recipe keeps attention in bf16; a device with fp8 alone can't train in it."""
     cluster = load_cluster("dgx-h100")
     only_fp8 = cluster.accelerator.model_copy(update={"peak_flops_per_s": FrozenMap({"fp8": 1979e12})})
-    scenario = scenario_of(cluster=cluster.model_copy(update={"accelerator": only_fp8}), precision="fp8")
-    with pytest.raises(
-        InvalidInput, match=r"precision: 'fp8' is not usable; it computes in bf16; h100-sxm5-80gb has fp8"
-    ):
-        scenario.check()
+    lacking = lacking_format(load_precision("fp8"), only_fp8)
+    assert lacking is not None
+    assert lacking.startswith("fp8 computes in bf16; h100-sxm5-80gb has fp8")
 
 
 def test_a_changed_copy_is_resolved_anew() -> None:

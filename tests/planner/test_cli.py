@@ -90,7 +90,6 @@ def test_warnings_go_to_stderr_and_into_the_answer(capsys: pytest.CaptureFixture
         (["--framework", "megatron-cor"], ["framework", "'megatron-cor'", "megatron-core"]),
         (["--framework-version", "7.1"], ["framework-version", "'7.1'", "0.17"]),
         (["--precision", "bf61"], ["precision", "'bf61'", "bf16"]),
-        (["--precision", "fp8", "--cluster", "dgx-a100-80gb"], ["precision", "fp8", "a100-sxm4-80gb", "bf16"]),
         (["--optimizer", "adamv"], ["optimizer", "'adamv'", "adamw"]),
         (["--objective", "step_tme"], ["objective", "'step_tme'", "step_time"]),
         (["--objective", "cost"], ["price-per-device-hour", "dgx-h100"]),

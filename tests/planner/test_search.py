@@ -700,3 +700,12 @@ def test_ranks_that_experts_do_not_go_into_are_named() -> None:
     assert answer["status"] == "infeasible"
     assert answer["eliminated"]["experts_divisible_by_ep"] > 0
     assert "experts_divisible_by_ep" in {entry["rule"] for entry in answer["infeasibility"]["conflict"]}
+
+
+@pytest.mark.parametrize(("precision", "cluster"), [("fp8", "dgx-a100-80gb"), ("mxfp8", "dgx-h100")])
+def test_a_precision_that_the_devices_lack_eliminates_every_mesh_by_name(precision: str, cluster: str) -> None:
+    answer = answered(SearchRequest(scenario=scenario_of("llama-3.2-1b", cluster, 8, 8, 4096, precision=precision)))
+    assert answer["status"] == "infeasible"
+    assert answer["eliminated"]["precision_in_hardware"] == answer["search"]["meshes"] > 0
+    reasons = {entry["rule"]: entry["reason"] for entry in answer["infeasibility"]["conflict"]}
+    assert reasons["precision_in_hardware"].startswith(f"precision {precision} ")
