@@ -91,7 +91,6 @@ def test_what_rests_on_two_fields_is_said_once_both_can_be_read(site: Site) -> N
         ({"forbids": "colour=red"}, "forbids", "colour"),
         ({"max_seconds": "100000"}, "max_seconds", "allowed by this server"),
         ({"precision": "int8"}, "precision", "known"),
-        ({"precision": "mxfp8", "cluster": "dgx-h100"}, "precision", "it needs products of mxfp8"),
         ({"framework": "torchtitan", "gradient_dtype": "bf16"}, "gradient_dtype", "torchtitan has fp32 with bf16"),
         ({"objective": "cost", "cluster": "dgx-h100"}, "price_per_device_hour", "price"),
     ],
