@@ -10,12 +10,15 @@ import numpy as np
 
 from costmodel.arrays import Ints
 from costmodel.catalog.framework_catalog import load_framework
-from costmodel.rules import broken
+from costmodel.rules import broken, rules_for
 from costmodel.scenario import Scenario
+from costmodel.spec.framework import FrameworkSpec
 from costmodel.spec.model import Hybrid, LinearMixer, Mla, ModelSpec, Moe
+from costmodel.spec.options import GRADIENT_SYNCS, OPTION_NAMES
 from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import mesh_size
+from costmodel.usual_options import usual_options_in
 from tests import scenarios
 
 Row = dict[str, int]
@@ -109,7 +112,10 @@ def drawn_row(scenario: Scenario, draw: random.Random) -> Row:
     row = {
         "tp": tp,
         "cp": cp,
-        "cp_comm_type": draw.choice([CP_COMM_TYPES.index(kind) for kind in scenario.framework.cp_comm_types])
+        # Rings of rings take sizes of their own, which the probes do not say.
+        "cp_comm_type": draw.choice(
+            [CP_COMM_TYPES.index(kind) for kind in scenario.framework.cp_comm_types if kind != "a2a+p2p"]
+        )
         if cp > 1
         else 0,
         "ep": draw.choice([1, 2, 3, 4, 6, 5, 8, 12]) if moe else 1,
@@ -126,6 +132,9 @@ def drawn_row(scenario: Scenario, draw: random.Random) -> Row:
         "recompute": 0,
         "schedule": SCHEDULES.index("interleaved_1f1b" if vpp > 1 else "1f1b"),
     }
+    if scenario.framework.pipelines_reduce_once and pp > 1:
+        row["gradient_sync"] = GRADIENT_SYNCS.index("step")
+    row |= usual_options_in(scenario)
     if draw.random() < 0.2:
         axis, values = draw.choice(
             [
@@ -158,6 +167,13 @@ def chosen_rows(scenario: Scenario, *, seed: int, draws: int, legal: int, illega
     return [row for rules, rows in kinds.items() if len(rules) < 2 for row in rows.values()] + mixed[: 4 * illegal]
 
 
+def not_drawn(framework: FrameworkSpec) -> set[str]:
+    """Rules on what all drawn plans have alike: options that are the usual ones, bf16, schedules of one way."""
+    options = {*OPTION_NAMES, "recompute_modules"}
+    on_options = {rule.name for rule in rules_for(framework) if options & set(rule.axes)}
+    return on_options | {"precision_in_hardware", "dualpipe_needs_even_pp", "dualpipe_fills_both_ways"}
+
+
 def chunks_of(scenario: Scenario, row: Row) -> tuple[tuple[int, ...], ...] | None:
     return layers_per_chunk(scenario.model.num_layers, row["pp"], row["vpp"], Layout(row["layout"]))
 
@@ -168,7 +184,8 @@ def columns_of(row: Row) -> dict[str, Ints]:
 
 def case_of(scenario: Scenario, row: Row) -> dict[str, Any]:
     """The plan with what a framework has to know of its scenario, in plain values."""
-    return row | {
+    drawn = {axis: value for axis, value in row.items() if axis not in OPTION_NAMES}
+    return drawn | {
         "world": mesh_size(row),
         "chunks": chunks_of(scenario, row),
         "schedule": SCHEDULES[row["schedule"]],
