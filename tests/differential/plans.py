@@ -168,10 +168,11 @@ def chosen_rows(scenario: Scenario, *, seed: int, draws: int, legal: int, illega
 
 
 def not_drawn(framework: FrameworkSpec) -> set[str]:
-    """Rules on what all drawn plans have alike: options that are the usual ones, bf16, schedules of one way."""
+    """Rules on what all drawn plans have alike: options that are the usual ones, bf16, schedules and CP exchanges of one way."""
     options = {*OPTION_NAMES, "recompute_modules"}
     on_options = {rule.name for rule in rules_for(framework) if options & set(rule.axes)}
-    return on_options | {"precision_in_hardware", "dualpipe_needs_even_pp", "dualpipe_fills_both_ways"}
+    one_way = {"dualpipe_needs_even_pp", "dualpipe_fills_both_ways", "hybrid_cp_needs_cp_comm_type"}
+    return on_options | one_way | {"precision_in_hardware"}
 
 
 def chunks_of(scenario: Scenario, row: Row) -> tuple[tuple[int, ...], ...] | None:
