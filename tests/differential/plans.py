@@ -168,7 +168,7 @@ def chosen_rows(scenario: Scenario, *, seed: int, draws: int, legal: int, illega
 
 
 def not_drawn(framework: FrameworkSpec) -> set[str]:
-    """Rules on what all drawn plans have alike: options that are the usual ones, bf16, schedules and CP exchanges of one way."""
+    """Rules on what drawn plans have alike: the usual options, bf16, schedules and CP exchanges of one way."""
     options = {*OPTION_NAMES, "recompute_modules"}
     on_options = {rule.name for rule in rules_for(framework) if options & set(rule.axes)}
     one_way = {"dualpipe_needs_even_pp", "dualpipe_fills_both_ways", "hybrid_cp_needs_cp_comm_type"}
