@@ -118,7 +118,7 @@ def questions(rng: Random, framework: str) -> Scenario:
         devices=rng.choice([8, 12, 32, 64, 96]),
         batch=rng.choice([48, 64, 96]),
         seq_len=rng.choice([1536, 4096, 4100, 4104]),
-        cluster=rng.choice(["dgx-h100", "dgx-h100", "tpu-v5p"]),
+        cluster=rng.choice(["dgx-h100"] * 10 + ["tpu-v5p"] * 5 + ["dgx1-v100-32gb"]),
         optimizer=rng.choice(["adamw", "adamw", "muon"]),
     )
     cluster = (

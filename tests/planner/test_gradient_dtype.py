@@ -85,11 +85,6 @@ def test_unknown_gradients_are_refused(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        (
-            {"precision": "mxfp8"},
-            "plan.precision: 'mxfp8' is not usable; it needs products of mxfp8; h100-sxm5-80gb has",
-        ),
-        ({"precision": "nvfp4"}, "plan.precision: 'nvfp4' is not usable; it computes in fp4; h100-sxm5-80gb has"),
         ({"precision": "fp9"}, "plan.precision: 'fp9' is not usable; did you mean"),
         (
             {"precision": "fp8-rowwise"},
@@ -109,3 +104,15 @@ def test_a_plan_in_numbers_that_there_are_not_is_refused_by_name(
     with pytest.raises(InvalidInput) as caught:
         check(written(tmp_path / "plan.json", narrow["plans"][0]["plan"], **changes))
     assert str(caught.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("precision", "lacking"), [("mxfp8", "mxfp8 needs products of mxfp8"), ("nvfp4", "nvfp4 computes in fp4")]
+)
+def test_a_plan_in_numbers_that_the_devices_lack_is_illegal(
+    narrow: dict[str, Any], tmp_path: Path, precision: str, lacking: str
+) -> None:
+    found = check(written(tmp_path / "plan.json", narrow["plans"][0]["plan"], precision=precision)).answer
+    assert found["status"] == "illegal"
+    (broken,) = (rule for rule in found["violations"] if rule["rule"] == "precision_in_hardware")
+    assert f"precision {lacking}; h100-sxm5-80gb has" in broken["reason"]
