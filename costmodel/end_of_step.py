@@ -2,7 +2,8 @@
 
 Gradients that are ready are reduced in buckets while the last backward pass goes on, so the last bucket has nothing to
 hide under (Li 2020, arXiv 2006.15704, section 3.2.3); parameters are gathered under the first forward pass, where that
-holds for the first bucket. What is exchanged layer by layer is part of the micro-batches' work
+holds for the first bucket. Whole tensors that stage 1 dealt to ranks are broadcast one rank after the other when
+all have been updated, before any pass. What is exchanged layer by layer is part of the micro-batches' work
 (``costmodel.sharded_layers``), but for the one layer that has nothing to hide under.
 """
 
@@ -43,12 +44,18 @@ def exposed_exchanges_s(
     by_layer = bucket <= 0
     # The table of embeddings is one tensor, so the last bucket is at least as large.
     last = np.maximum(bucket, stages.has_embedding * per_stage(o["table_params"]))
+    layers_with = {"": layers, "expert_": stages.moe_layers}
 
     def exchange(kind: str, wire_bytes: Num) -> tuple[Num, Num]:
         """Seconds of all buckets, and of the last one."""
         everything, of_last = np.zeros(()), np.zeros(())
         for prefix, params, largest in (("", dense, last), ("expert_", expert, bucket)):
             count = np.where(by_layer, layers, np.maximum(np.ceil(params / np.where(by_layer, 1.0, bucket)), 1.0))
+            if kind == "gather" and sharding.deals_tensors.any():
+                # A broadcast for every rank that owns any.
+                tensors = layers_with[prefix] * per_stage(o[prefix + "layer_tensors"])
+                senders = np.clip(tensors, 1.0, per_stage(o[prefix + "shards"]))
+                count = np.where(per_stage(sharding.deals_tensors), senders, count)
             seconds = count * exchanged_s(f, o, prefix + kind, params * per_stage(wire_bytes) / count)
             alone = exchanged_s(f, o, prefix + kind, np.minimum(params, largest) * per_stage(wire_bytes))
             everything, of_last = everything + seconds, of_last + np.where(by_layer, seconds / layers, alone)
@@ -70,7 +77,7 @@ def exposed_exchanges_s(
     share = np.where(sharding.zero_stage >= 2, by_unit, at_once)
     reduction = exposed(exchange("reduce", sharding.gradient_bytes), share, back, ~sharding.reduces_each, ends)
     # Nobody fetches ahead: a first forward pass waits for each of its layers.
-    waits = sharding.cuts_parameters & (sharding.prefetch == 0)
+    waits = sharding.deals_tensors | (sharding.cuts_parameters & (sharding.prefetch == 0))
     share = np.where(waits, 0.0, np.where(sharding.gathers_ahead, by_unit, at_once))
     gathering = exposed(exchange("gather", sharding.parameter_bytes), share, ahead, sharding.gathers_once, starts)
     return reduction + gathering + _casts_s(f, o, dense, expert, sharding)

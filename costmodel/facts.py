@@ -77,6 +77,7 @@ class WorkFacts:
         newton_schulz: iterations that the optimizer spends on every matrix; 0 where its step is elementwise.
         gradient_wire, parameter_wire: bytes on the wire, over those of the usual reduction and gather.
         stage_2_gathers: 1 where stage 2 cuts parameters and gathers them for every micro-batch.
+        stage_1_deals_tensors: 1 where stage 1 all-reduces gradients, and each rank broadcasts the tensors that it owns.
         bucket_bytes, bucket_params, bucket_params_per_rank: size of a bucket of gradients; all 0 where it is a layer.
         quantise_bytes, quantise_weight_bytes: moved to quantise one activation, one parameter; 0 where nothing is.
         quantise_alone: share of a pass that a tensor still needs whose kernel could write it quantised.
@@ -101,6 +102,7 @@ class WorkFacts:
     gradient_wire: Num
     parameter_wire: Num
     stage_2_gathers: Num
+    stage_1_deals_tensors: Num
     bucket_bytes: Num
     bucket_params: Num
     bucket_params_per_rank: Num
@@ -235,6 +237,7 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
         gradient_wire=num(scenario.gradient_wire_share),
         parameter_wire=num(1.0 if gathered is None else gathered / precision.param_bytes),
         stage_2_gathers=num(framework.stage_2_gathers),
+        stage_1_deals_tensors=num(framework.stage_1_deals_tensors),
         bucket_bytes=num(buckets.bytes if buckets else 0),
         bucket_params=num(buckets.parameters if buckets else 0),
         bucket_params_per_rank=num(buckets.parameters_per_rank if buckets else 0),

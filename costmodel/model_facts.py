@@ -28,6 +28,8 @@ class ModelFacts:
         expert_hidden: width that experts read and write: ``hidden``, or the latent that tokens are projected to.
         mtp_depth: of one prediction module, in average layers: 1 where layers are alike.
         group_limit, groups: a token visits experts of so many of so many groups; 1 of 1 when unlimited.
+        layer_tensors: weights and biases of a layer with a dense MLP, its queries, keys and values being one tensor;
+            ``mlp_tensors``: those of its MLP, or of one expert.
         attention_params, dense_mlp_params, expert_params: of the average layer, expert_params of one expert in it;
             ``moe_shared_params``: router and shared experts.
     """
@@ -66,6 +68,8 @@ class ModelFacts:
     mtp_depth: Num
     tied: Num
     norms: Num
+    layer_tensors: Num
+    mlp_tensors: Num
     attention_params: Num
     dense_mlp_params: Num
     expert_params: Num
@@ -118,6 +122,8 @@ class ModelFacts:
             mtp_depth=num(_mtp_depth(model)),
             tied=num(model.tie_word_embeddings),
             norms=num(model.norms_per_layer),
+            layer_tensors=num(_layer_tensors(model)),
+            mlp_tensors=num(2 + model.gated_mlp),
             attention_params=num(attention * params.attention_per_layer + mixers * params.mixer_per_layer),
             dense_mlp_params=num(mlps * params.dense_mlp_per_layer),
             expert_params=num(mlps * params.per_expert),
@@ -125,6 +131,12 @@ class ModelFacts:
             norm_params=num(params.norms_per_layer),
             other_params=num(params.position_embedding + params.embedding_norm + params.final_norm),
         )
+
+
+def _layer_tensors(model: ModelSpec) -> int:
+    attention = 2 + model.qkv_bias + model.attention_out_bias
+    norms = model.norms_per_layer * (model.norm_weight + model.norm_bias)
+    return attention + norms + (2 + model.gated_mlp) * (1 + model.mlp_bias)
 
 
 def _mtp_depth(model: ModelSpec) -> float:

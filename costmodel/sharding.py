@@ -33,6 +33,7 @@ class Sharding:
         gathers_ahead, gathers_again: whether a micro-batch gathers each layer for its forward pass, and once more for
             its backward pass.
         gathers_once: whether all parameters are gathered once a step.
+        deals_tensors: whether whole tensors were dealt to ranks, which broadcast them instead.
         reduces_each: whether gradients are reduced after every micro-batch, not once a step.
         cuts_gradients: whether a rank keeps its share of the gradients alone: what is reduced once a step is
             accumulated whole.
@@ -50,6 +51,7 @@ class Sharding:
     gathers_ahead: Bools
     gathers_again: Bools
     gathers_once: Bools
+    deals_tensors: Bools
     reduces_each: Bools
     cuts_gradients: Bools
     keeps_whole: Bools
@@ -77,6 +79,7 @@ class Sharding:
             gathers_ahead=sharded & (after != AFTER_STEP),
             gathers_again=sharded & (after == AFTER_FORWARD),
             gathers_once=np.where(sharded, after == AFTER_STEP, zero >= 1),
+            deals_tensors=(zero == 1) & (f.work.stage_1_deals_tensors > 0),
             reduces_each=each,
             cuts_gradients=(zero >= 2) & each,
             keeps_whole=sharded & (after != AFTER_FORWARD),

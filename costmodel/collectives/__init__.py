@@ -8,7 +8,14 @@ the message size takes their place (``costmodel.curves``).
 
 from costmodel.collectives.cost import TierCost
 from costmodel.collectives.exchange import all_to_all, neighbours, remote_units
-from costmodel.collectives.reductions import all_gather, all_reduce, all_reduce_algorithms, reduce_scatter, taken
+from costmodel.collectives.reductions import (
+    all_gather,
+    all_reduce,
+    all_reduce_algorithms,
+    broadcast,
+    reduce_scatter,
+    taken,
+)
 
 __all__ = [
     "TierCost",
@@ -16,6 +23,7 @@ __all__ = [
     "all_reduce",
     "all_reduce_algorithms",
     "all_to_all",
+    "broadcast",
     "neighbours",
     "reduce_scatter",
     "remote_units",

@@ -1,4 +1,4 @@
-"""All-gather, reduce-scatter and all-reduce by algorithm.
+"""All-gather, reduce-scatter, broadcast and all-reduce by algorithm.
 
 Both of the first are one pass of a ring, which visits every device once. Each of its edges carries all of the message
 but one share, whether it lies inside a unit or leaves it: over the ``l_(k-1)`` rails of a unit that is
@@ -50,6 +50,16 @@ def ring_pass(f: Facts, group: Num, stride: Num) -> TierCost:
         # Of the N - 1 steps, those that join units of the tier below inside one of this tier.
         hops = hops + (group / inner - group / (inner * units)) * hop_s(f, tier)
     return TierCost(start + hops, slowest, ramp(f, start, slowest))
+
+
+def broadcast(f: Facts, group: Num, stride: Num) -> TierCost:
+    """``S`` is what one rank sends to all others: a chain through the ring, each of whose edges carries all of it.
+
+    One that follows another from a rank further on starts when that has arrived: a ring visits the devices of a node in
+    an order of its own, so that the next sender is often one of the last to receive.
+    """
+    once, whole = ring_pass(f, group, stride), group / np.maximum(group - 1.0, 1.0)
+    return TierCost(once.latency_s, once.s_per_byte * whole, once.s_per_root_byte * np.sqrt(whole))
 
 
 def all_reduce(f: Facts, group: Num, stride: Num) -> TierCost:

@@ -92,6 +92,8 @@ class FrameworkSpec(Frozen):
         pipelines_reduce_once: whether its pipelines accumulate sharded gradients whole and reduce them once a step.
         stage_2_gathers: whether its stage 2 cuts parameters too and gathers them once a micro-batch, as PyTorch FSDP
             does that does not reshard after the forward pass.
+        stage_1_deals_tensors: whether its stage 1 deals whole tensors to ranks: gradients are all-reduced as without
+            it, each rank updates the tensors that it owns and, when all have, broadcasts them.
         fp32_parameters: whether the sharded parameters are the 32-bit master copy, cast when they are gathered.
         earlier: the era of it that runs in these ways belong to.
     """
@@ -133,6 +135,7 @@ class FrameworkSpec(Frozen):
     zero_plus: tuple[ZeroPlus, ...] = ()
     pipelines_reduce_once: bool = False
     stage_2_gathers: bool = False
+    stage_1_deals_tensors: bool = False
     fp32_parameters: bool = False
     earlier: EarlierEra | None = None
     source: str

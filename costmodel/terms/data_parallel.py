@@ -3,8 +3,9 @@
 Dense parameters are reduced over ``dp * cp`` ranks, expert parameters over ``expert_dp = tp cp dp / (ep etp)``
 ranks. What is sharded is cut over ``dp_shard * cp``; with ``dp_replicate > 1`` (HSDP) the shards are all-reduced once
 more across the replicas. Seconds per byte of the *full* (unsharded) buffer, with latency, so that stages of any size
-share one term. Under ZeRO++ a backward pass gathers inside the scale-up domain (hpZ), and gradients are reduced by two
-all-to-alls, one inside it and one across (qgZ).
+share one term. Where stage 1 deals whole tensors to ranks, gradients are all-reduced as without it and a gather is the
+broadcast of one rank's tensors. Under ZeRO++ a backward pass gathers inside the scale-up domain (hpZ), and gradients
+are reduced by two all-to-alls, one inside it and one across (qgZ).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.arrays import Bools, Num, num
-from costmodel.collectives import TierCost, all_gather, all_reduce, all_to_all, reduce_scatter
+from costmodel.collectives import TierCost, all_gather, all_reduce, all_to_all, broadcast, reduce_scatter
 from costmodel.collectives.tiers import members
 from costmodel.curves import NO_CURVE
 from costmodel.facts import Facts
@@ -20,12 +21,11 @@ from costmodel.terms import zero_plus
 from costmodel.terms.term import Axes, Outputs, Term
 
 
-def _reduction(f: Facts, shards: Num, replicas: Num, stride: Num, zero_stage: Num) -> TierCost:
-    """Gradients: an all-reduce when nothing is sharded, else a reduce-scatter and an all-reduce of the shard."""
+def _reduction(f: Facts, shards: Num, replicas: Num, stride: Num, sharded: Bools) -> TierCost:
+    """Gradients: an all-reduce when none are sharded, else a reduce-scatter and an all-reduce of the shard."""
     everyone = all_reduce(f, shards * replicas, stride)
     scatter = reduce_scatter(f, shards, stride)
     across = all_reduce(f, replicas, stride * shards)
-    sharded = zero_stage >= 1
     has_replicas = replicas > 1.0
     latency = np.where(sharded, scatter.latency_s + np.where(has_replicas, across.latency_s, 0.0), everyone.latency_s)
     per_byte = np.where(
@@ -85,6 +85,8 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
     # With few shards the expert mesh can be smaller than one shard group: what is left are replicas.
     expert_replicas = np.where(expert_shards >= 1.0, replicas, replicas * expert_shards)
     expert_shards = np.maximum(expert_shards, 1.0)
+    deals = (x.zero_stage == 1) & (f.work.stage_1_deals_tensors > 0)
+    scatters = (x.zero_stage >= 1) & ~deals
     quantised, second_copy = zero_plus.has(x.zero_plus, "qgz"), zero_plus.has(x.zero_plus, "hpz")
     found: dict[str, Num] = {}
     for prefix, own_shards, own_replicas, stride in (
@@ -92,9 +94,11 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
         ("expert_", expert_shards, expert_replicas, x.ep * x.etp),
     ):
         costs = {
-            "reduce": _reduction(f, own_shards, own_replicas, stride, x.zero_stage),
+            "reduce": _reduction(f, own_shards, own_replicas, stride, scatters),
             "gather": all_gather(f, own_shards, stride),
         }
+        if deals.any():
+            costs["gather"] = _with(costs["gather"], broadcast(f, own_shards, stride), deals)
         if (x.zero_plus > 0).any():
             inside = members(f, own_shards, stride)[0]
             found[f"{prefix}shards_in_domain"] = inside
@@ -108,6 +112,8 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
                 f"{prefix}{kind}_curve": cost.curve,
             }
         found[f"{prefix}shards"] = own_shards
+    found["layer_tensors"] = f.model.layer_tensors + 0.0 * shards
+    found["expert_layer_tensors"] = f.model.mlp_tensors * f.model.experts / x.ep
     return found | {"dp_leaves_domain": num(x.tp * shards * replicas > f.hardware.tier_devices[0])}
 
 
