@@ -53,6 +53,7 @@ def plans_of(
             "cp_comm_type": _cp_comm(run, scenario, cp),
             "ep": ep,
             "etp": etp,
+            **_products(run, scenario, tp),
             **_dispatch(run, scenario, ep),
             "dp": dp,
             "pp": pp,
@@ -145,6 +146,12 @@ def _stages(run: Run, scenario: Scenario, pp: int, notes: list[str]) -> PlanRow:
     layout = next((layout for layout, slots in even if slots % (pp * vpp) == 0 and slots >= 2 * pp), Layout.EVEN)
     schedule = "interleaved_1f1b" if vpp > 1 else "1f1b"
     return {"vpp": vpp, "layout": int(layout), "schedule": SCHEDULES.index(schedule)}
+
+
+def _products(run: Run, scenario: Scenario, tp: int) -> PlanRow:
+    """Whether exchanges overlap with products, where the framework can be told and the run says."""
+    told = tp > 1 and scenario.framework.has("tp_overlap")
+    return {"tp_overlap": int(words.overlaps_products(run.overlap_notes))} if told else {}
 
 
 def _dispatch(run: Run, scenario: Scenario, ep: int) -> PlanRow:

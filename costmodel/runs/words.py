@@ -116,6 +116,13 @@ def moe_dispatcher_of(text: str, default: MoeDispatcher) -> MoeDispatcher:
 
 
 @lru_cache(maxsize=4096)
+def overlaps_products(text: str) -> bool:
+    """Whether tensor parallel exchanges overlap with products: they do unless the text says that they don't."""
+    off = document()["overlap_off"]
+    return not any(re.search(pattern, text.lower()) for pattern in (*off["all"], *off["tp"]))
+
+
+@lru_cache(maxsize=4096)
 def overlaps_experts(text: str) -> bool:
     """Whether the text says that dispatch and combine overlap with another micro-batch."""
     word = found(text, "ep_overlap")

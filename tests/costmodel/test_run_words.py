@@ -197,6 +197,27 @@ def test_shard_groups(text: str, group: int | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "overlaps"),
+    [
+        ("", True),
+        ("TP_COMM_OVERLAP=True; OVERLAP_GRAD_REDUCE=False", True),
+        ("TP_COMM_OVERLAP=False; OVERLAP_GRAD_REDUCE=True", False),
+        ("tp_comm_overlap: 0", False),
+        ("TP comm overlap off", False),
+        ("no TP overlap", False),
+        ("without tensor-parallel comm overlap", False),
+        ("all overlap off (documented non-overlap contract); cp_comm_type=a2a", False),
+        ("no communication overlap", False),
+        ("HybridEP, no EP overlap", True),
+        ("moe_a2a_overlap=False", True),
+        ("overlap-grad-reduce, overlap-param-gather, tp-comm-overlap", True),
+    ],
+)
+def test_overlap_of_tensor_parallelism(text: str, overlaps: bool) -> None:
+    assert words.overlaps_products(text) is overlaps
+
+
+@pytest.mark.parametrize(
     ("text", "kind"),
     [
         ("optimizer on the CPU", "optimizer"),

@@ -193,6 +193,16 @@ def test_sharding_over_part_of_data_parallelism_needs_more_memory() -> None:
     assert part.peak_mem_gb > whole.peak_mem_gb
 
 
+def test_exchanges_that_overlap_with_nothing_are_exposed_where_the_framework_has_the_switch() -> None:
+    sharded = {"tp": 8, "dp": None, "sp": True}
+    usual, off = (predicted(**sharded, overlap_notes=text).step_time_s for text in ("", "TP_COMM_OVERLAP=False"))
+    assert usual is not None
+    assert off is not None
+    assert off > 1.01 * usual
+    fsdp = sharded | {"framework": "pytorch fsdp"}
+    assert predicted(**fsdp, overlap_notes="no overlap").step_time_s == predicted(**fsdp).step_time_s
+
+
 def test_memory_is_the_quantity_that_the_row_prints() -> None:
     """The last stage has the logits; rank 0 has not. nvidia-smi counts the context too."""
     deep = {"tp": 1, "pp": 4, "dp": 16, "global_batch": 16}
