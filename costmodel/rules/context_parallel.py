@@ -26,7 +26,7 @@ def hybrid_degrees(scenario: Scenario, tp: Ints, cp: Ints) -> Ints:
     """Ranks that exchange heads under ``a2a+p2p`` unless a plan says otherwise.
 
     The most that divide the heads and stay inside the scale-up domain; where nothing does, the fewest of those that
-    divide cp, so that the rule can be named; 1 where cp has no divisor between.
+    divide cp, so that the rule can be named; 1 where cp has no divisor between that is at most the heads.
     """
     shape = np.broadcast_shapes(np.shape(tp), np.shape(cp))
     tps, cps = (np.broadcast_to(column, shape).reshape(-1) for column in (tp, cp))
@@ -39,8 +39,8 @@ def hybrid_degrees(scenario: Scenario, tp: Ints, cp: Ints) -> Ints:
 
 def _hybrid_degree(scenario: Scenario, tp: int, cp: int) -> int:
     model = scenario.model
-    between = [degree for degree in range(2, cp) if cp % degree == 0]
     shared = [model.num_heads] + ([] if model.mla else [model.num_kv_heads])
+    between = [degree for degree in range(2, min(cp, model.num_heads + 1)) if cp % degree == 0]
     cut = [degree for degree in between if all(heads % (tp * degree) == 0 for heads in shared)]
     near = [degree for degree in cut if tp * degree <= scenario.cluster.scale_up_devices]
     return max(near) if near else min(cut or between, default=1)

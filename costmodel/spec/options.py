@@ -55,6 +55,10 @@ class Option:
         """
         raise NotImplementedError
 
+    def write(self, code: int) -> str:
+        """The text of a code, as a flag writes it."""
+        return str(self.decode(code))
+
     def usual_of(self, columns: Mapping[str, Ints]) -> Ints:
         """The usual code of every row."""
         if callable(self.usual):
@@ -103,6 +107,9 @@ class Switch(Option):
         if text.lower() not in ("true", "false"):
             raise UnknownName(self.name, text, ("true", "false"))
         return int(text.lower() == "true")
+
+    def write(self, code: int) -> str:
+        return str(self.decode(code)).lower()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +169,9 @@ class Factor(Option):
             raise InvalidInput(self.name, text, f"none, or a number in {self.least:g}..{self.most:g}, is expected")
         return self.encode(value)
 
+    def write(self, code: int) -> str:
+        return f"{self.decode(code):g}" if code else "none"
+
 
 @dataclass(frozen=True, kw_only=True)
 class AnyOf(Option):
@@ -188,6 +198,9 @@ class AnyOf(Option):
                 raise UnknownName(self.name, word, self.words)
         return self.encode(named)
 
+    def write(self, code: int) -> str:
+        return "+".join(self.decode(code)) or "none"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Modules(AnyOf):
@@ -199,6 +212,9 @@ class Modules(AnyOf):
         if text.strip().lower() == "none":
             raise UnknownName(self.name, text, ("usual", *self.words))
         return super().read(text)
+
+    def write(self, code: int) -> str:
+        return super().write(code) if code else "usual"
 
 
 OFFLOADS = ("none", "optimizer", "activations", "parameters")

@@ -14,7 +14,7 @@ from planner.check.distance import OWN_LAYERS, Reference, changed
 
 Json = dict[str, Any]
 
-_REPEATED = {"recomputed_layers_per_stage", "recompute_modules", "layers_per_chunk", "framework_version"}
+_REPEATED = {"recomputed_layers_per_stage", "layers_per_chunk", "framework_version"}
 # What of an axis changed where its word stays: other layers recomputed, other modules, layers cut otherwise.
 _INSIDE = {
     "recompute": ("recomputed_layers_per_stage", "recompute_modules"),
@@ -38,9 +38,16 @@ def changes_between(reference: Reference, old: Plan, new: Plan, scenario: Scenar
         change = {"axis": axis, "from": before.get(axis), "to": after[axis]}
         if axis in told.values():
             changes.append(change)
-        elif axis not in told and before.get(axis) != after[axis] and axis not in _REPEATED:
+        elif axis not in told and before.get(axis) != after[axis] and _says_more(axis, before, after):
             follows.append(change)
     return changes, follows
+
+
+def _says_more(axis: str, before: Json, after: Json) -> bool:
+    """Whether an axis that follows is worth telling: of modules, which other ones the new plan recomputes."""
+    if axis == "recompute_modules":
+        return bool(after[axis]) and set(before[axis]) != set(after[axis])
+    return axis not in _REPEATED
 
 
 def _where_it_shows(axis: str, before: Json, after: Json) -> str:

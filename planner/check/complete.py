@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from costmodel.rules.context_parallel import hybrid_degrees, uses_hybrid
+from costmodel.rules.context_parallel import uses_hybrid
 from costmodel.rules.rule import as_columns
 from costmodel.scenario import Scenario
 from costmodel.spec.options import OPTIONS
 from costmodel.spec.plan import CP_COMM_TYPES, Plan
 from costmodel.spec.plan_draft import PlanDraft
-from costmodel.usual_options import usual_options_in
+from costmodel.usual_options import usual_codes
 from planner.check.choices import without_broken_rules
 from planner.check.complete_layers import settle_layers, settle_recompute
 from planner.check.settling import Chosen, Derived, Settling
@@ -176,16 +176,15 @@ def _settle_options(plan: Settling, scenario: Scenario) -> None:
             "cp_comm_type": CP_COMM_TYPES.index(plan.values["cp_comm_type"]),
         }
     )
-    usual = usual_options_in(scenario)
+    usual = usual_codes(scenario, columns)
     for option in OPTIONS:
         own = getattr(plan.draft, option.name)
-        code = usual.get(option.name, option.usual_of(columns))
-        plan.values[option.name] = option.decode(int(code)) if own is None else own
+        plan.values[option.name] = option.decode(int(usual[option.name])) if own is None else own
     together = plan.values["tp"] > 1 and not plan.values["sequence_parallel"] and scenario.framework.has("tp_overlap")
     if plan.draft.tp_overlap is None and together:
         plan.follow("tp_overlap", False, "sequence_parallel is off")
     if plan.draft.cp_a2a_degree is None and uses_hybrid(columns):
-        degree = int(hybrid_degrees(scenario, columns["tp"], columns["cp"]))
+        degree = plan.values["cp_a2a_degree"]
         plan.assume("cp_a2a_degree", degree, "the most that divide the heads inside the scale-up domain")
 
 

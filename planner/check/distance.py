@@ -3,7 +3,8 @@
 Only what somebody would have to decide is counted. An axis that follows another one is free: dp follows from the
 devices and tp * cp * pp, the number of micro-batches from batch, micro-batch and dp; the schedule follows vpp; layers
 follow pp and vpp; sequence parallelism and the CP exchange follow tp and cp; shards over all replicas follow dp; etp
-that is tp follows tp. What contradicts the rest of its own plan counts once it is put right.
+that is tp follows tp; when gradients are reduced follows the sharding, and how many ranks exchange heads follows the
+exchange, where both plans have what is usual. What contradicts the rest of its own plan counts once it is put right.
 """
 
 from __future__ import annotations
@@ -15,17 +16,21 @@ import numpy as np
 
 from costmodel.arrays import Bools, Ints, Num, num
 from costmodel.plan_rows import encode, layout_of
+from costmodel.rules.context_parallel import uses_hybrid
+from costmodel.rules.rule import as_columns
 from costmodel.scenario import Scenario
 from costmodel.spec.options import OPTION_NAMES
 from costmodel.spec.plan import Plan
 from costmodel.stages import Layout
+from costmodel.usual_options import usual_codes
 
 DEGREES: tuple[str, ...] = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch_size")
 OWN_LAYERS = -1
 """The code, in place of one of ``Layout``, of layers that the plan itself brings."""
 
-# These follow the sharding and the CP exchange.
-_COUNTED_OPTIONS = tuple(name for name in OPTION_NAMES if name not in ("gradient_sync", "cp_a2a_degree"))
+# What is usual of these follows the sharding and the CP exchange.
+_FOLLOWING_OPTIONS = ("gradient_sync", "cp_a2a_degree")
+_COUNTED_OPTIONS = tuple(name for name in OPTION_NAMES if name not in _FOLLOWING_OPTIONS)
 _DIGITS = 9
 
 
@@ -34,6 +39,7 @@ class Reference:
     """The plan from which distances are measured, as the numbers of a row.
 
     Attributes:
+        scenario: what is usual depends on it.
         row: its axes; ``layout`` is ``OWN_LAYERS`` for layers that no layout has.
         devices: what dp may follow from: the devices that the plan uses, and those at hand.
         recomputes_in_part: whether it recomputes as no plan of the search does.
@@ -43,6 +49,7 @@ class Reference:
         zero_once_sharded: the stage that follows as soon as there are ranks to shard over; None where it was given.
     """
 
+    scenario: Scenario
     row: Mapping[str, int]
     devices: tuple[int, ...]
     sequence_parallel: bool
@@ -74,6 +81,7 @@ class Reference:
             "framework": scenario.framework.name,
         }
         return cls(
+            scenario=scenario,
             row=row,
             devices=(min(mesh, scenario.devices), scenario.devices),
             sequence_parallel=plan.sequence_parallel,
@@ -114,6 +122,7 @@ def changed(reference: Reference, columns: Mapping[str, Ints]) -> dict[str, Bool
     # Without sequence parallelism nothing overlaps: whether it does then follows too.
     counted = (name for name in _COUNTED_OPTIONS if name != "tp_overlap" or reference.sequence_parallel)
     found |= {name: np.asarray(columns[name] != own[name]) for name in counted if name in columns}
+    found |= {name: _other_option(reference, columns, name) for name in _FOLLOWING_OPTIONS if name in columns}
     found["num_microbatches"] = np.asarray(
         reference.wrong_microbatches & (columns["num_microbatches"] != own["num_microbatches"])
     )
@@ -126,6 +135,18 @@ def changed(reference: Reference, columns: Mapping[str, Ints]) -> dict[str, Bool
         same_stages = (columns["pp"] == own["pp"]) & (columns["vpp"] == own["vpp"])
         found["layers_per_stage"] = np.asarray(same_stages & (columns["layout"] != own["layout"]))
     return found
+
+
+def _other_option(reference: Reference, columns: Mapping[str, Ints], name: str) -> Bools:
+    """Another value than the reference's, where not both are what is usual beside the other axes."""
+    own = reference.row
+    own_usual = int(usual_codes(reference.scenario, as_columns(own), (name,))[name])
+    usual = usual_codes(reference.scenario, columns, (name,))[name]
+    other = (columns[name] != own[name]) & ~((own[name] == own_usual) & (columns[name] == usual))
+    if name == "cp_a2a_degree" and uses_hybrid(as_columns(own)):
+        # Without a second exchange there is nothing to choose.
+        other &= uses_hybrid(columns)
+    return np.asarray(other)
 
 
 def _dp_doublings(reference: Reference, columns: Mapping[str, Ints]) -> Num:

@@ -24,10 +24,11 @@ from costmodel.recompute_modules import NOT_PRICED
 from costmodel.rules import rules_for
 from costmodel.rules.rule import as_columns
 from costmodel.schedules import placement_of, placements
-from costmodel.spec.options import BY_NAME, CHOICE_NAMES, MODULES, OPTION_NAMES, usual_options
+from costmodel.spec.options import BY_NAME, CHOICE_NAMES, MODULES, OPTION_NAMES
 from costmodel.spec.plan import SCHEDULES, Plan
 from costmodel.stages import Placement, stages_of_chunks
 from costmodel.table import AXES, PlanTable, StageTable, layer_counts, stage_table
+from costmodel.usual_options import usual_codes
 from planner.check.distance import OWN_LAYERS, Reference, distances, steps_of
 from planner.search.bounds import RowBound, fits, memory_bounds, stage_bounds
 from planner.search.choices import option_columns, policies
@@ -125,7 +126,7 @@ class NearestSearch:
         Modules that have no price are left out: no plan with them can be offered.
         """
         row = self.reference.row
-        usual = usual_options(as_columns(row))
+        usual = usual_codes(self.request.scenario, as_columns(row))
         # Plans of the space have sequence parallelism, and what overlaps with it.
         follows = () if self.reference.sequence_parallel else ("tp_overlap",)
         names = (name for name in OPTION_NAMES if name not in follows)

@@ -15,10 +15,9 @@ import numpy as np
 from costmodel.arrays import Bools, Ints
 from costmodel.errors import InvalidInput
 from costmodel.rules import Rule
-from costmodel.rules.context_parallel import hybrid_degrees, uses_hybrid
 from costmodel.spec.options import BY_NAME, CHOICE_NAMES, CHOICES, Option
 from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE
-from costmodel.usual_options import tried_options_in, usual_options_in
+from costmodel.usual_options import tried_options_in, usual_codes, usual_options_in
 from planner.search.request import SearchRequest
 from planner.search.space import recompute_policies
 
@@ -92,25 +91,19 @@ def option_columns(
         place = CHOICE_NAMES.index(name)
         codes = [choice[place] for choice in choices]
         if set(codes) == {USUAL}:
-            found[name] = _usual(request, name, columns)
+            found[name] = usual_codes(request.scenario, columns, (name,))[name]
         elif len(set(codes)) == 1:
             found[name] = np.broadcast_to(np.int64(codes[0]), _shape(columns))
         else:
             own = np.array(codes, dtype=np.int64)[columns["options"]]
-            found[name] = np.asarray(np.where(own == USUAL, _usual(request, name, columns), own), dtype=np.int64)
+            # What the usual one follows from is there only where some plan has it.
+            usual = usual_codes(request.scenario, columns, (name,))[name] if USUAL in codes else own
+            found[name] = np.asarray(np.where(own == USUAL, usual, own), dtype=np.int64)
     return found
 
 
 def _shape(columns: Mapping[str, Ints]) -> tuple[int, ...]:
     return np.broadcast_shapes(*(np.shape(column) for column in columns.values()))
-
-
-def _usual(request: SearchRequest, name: str, columns: Mapping[str, Ints]) -> Ints:
-    usual = BY_NAME[name].usual_of(columns)
-    if name == "cp_a2a_degree" and uses_hybrid(columns).any():
-        degrees = hybrid_degrees(request.scenario, columns["tp"], columns["cp"])
-        return np.asarray(np.where(uses_hybrid(columns), degrees, usual))
-    return usual
 
 
 def axes_read(request: SearchRequest, rule: Rule) -> tuple[str, ...]:

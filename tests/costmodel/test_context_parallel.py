@@ -14,6 +14,7 @@ from costmodel.rules.context_parallel import hybrid_degrees
 from costmodel.scenario import Scenario
 from costmodel.terms.attention import ATTENTION
 from costmodel.terms.communication import A2A, ALL_GATHER, CONTEXT_PARALLEL, HYBRID, P2P
+from planner.search.answer import answer_to
 from planner.search.choices import option_columns
 from planner.search.eliminate import eliminate
 from planner.search.space import mesh_candidates
@@ -129,6 +130,8 @@ def test_how_many_trade_heads_where_a_plan_does_not_say() -> None:
     found = hybrid_degrees(scenario, *(np.array(column) for column in zip(*asked, strict=True)))
     # At tp 8 nothing divides 8 KV heads any more: the fewest stand, for the rule to name; 2 has nothing between.
     assert found.tolist() == [8, 4, 2, 2, 3, 1]
+    # A cp far beyond any cluster is not factored.
+    assert int(hybrid_degrees(scenario, np.array(1), np.array(10**15))) == 8
     deepseek = hybrid_degrees(scenario_of("deepseek-v2-lite"), np.array(1), np.array(64))
     assert int(deepseek) == 8
 
@@ -144,6 +147,13 @@ def test_a_search_takes_that_degree_and_a_pin_another() -> None:
             "options": np.array([0]),
         }
         assert option_columns(request, columns, ("cp_a2a_degree",))["cp_a2a_degree"].tolist() == [degree]
+
+
+def test_a_pin_of_several_degrees_is_searched() -> None:
+    scenario = scenario_of("llama-3-8b", devices=16, global_batch_size=16, seq_len=65536)
+    found = answer_to(request_of(scenario, ("cp=8", "tp=1", "cp_comm_type=a2a+p2p", "cp_a2a_degree=2,4"), top=2))
+    assert {entry["plan"]["cp_a2a_degree"] for entry in found["plans"]} <= {2, 4}
+    assert found["status"] == "optimal"
 
 
 def under(framework: str, **how: int | str) -> Scenario:

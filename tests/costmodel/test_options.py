@@ -54,6 +54,8 @@ def test_a_plan_with_an_option_survives_its_row(name: str) -> None:
 def test_a_flag_names_the_value(name: str) -> None:
     option = BY_NAME[name]
     assert option.decode(option.read(str(TEXTS[name]))) == UNUSUAL[name]
+    written = option.write(option.encode(UNUSUAL[name]))
+    assert written == str(TEXTS[name]).lower()
 
 
 @pytest.mark.parametrize(
@@ -80,6 +82,8 @@ def test_what_is_no_value_is_refused_by_name(name: str, text: str) -> None:
 def test_modules_are_those_of_the_framework_or_named() -> None:
     modules = BY_NAME["recompute_modules"]
     assert modules.read("usual") == 0
+    assert [modules.write(code) for code in (0, modules.encode(("mlp", "core_attn")))] == ["usual", "core_attn+mlp"]
+    assert [BY_NAME[name].write(0) for name in ("zero_plus", "moe_capacity_factor")] == ["none", "none"]
     plan = plan_of(SCENARIO, USUAL | {"recompute": 1, "recompute_modules": modules.read("core_attn+mlp")})
     assert plan.recompute_modules == ("core_attn", "mlp")
     assert encode(SCENARIO, plan, Layout.EVEN)["recompute_modules"] == modules.encode(("mlp", "core_attn"))

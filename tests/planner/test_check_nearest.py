@@ -258,3 +258,66 @@ def test_a_search_that_is_cut_says_so(tmp_path: Path) -> None:
     found = checked(tmp_path, {"tp": 3}, max_seconds=1e-9)
     assert any("--max-seconds cut the search for the nearest plan" in warning for warning in found["warnings"])
     assert found["nearest"] is None
+
+
+def axes_of(changes: list[dict[str, Any]]) -> dict[str, tuple[Any, Any]]:
+    return {change["axis"]: (change["from"], change["to"]) for change in changes}
+
+
+HYBRID = {"cp": 16, "cp_comm_type": "a2a+p2p"}
+
+
+@pytest.mark.parametrize(
+    ("given", "pin", "told"),
+    [
+        ({"zero_stage": 1, "gradient_sync": "microbatch"}, "gradient_sync=step", ("microbatch", "step")),
+        ({"zero_stage": 2, "gradient_sync": "step"}, "gradient_sync=microbatch", ("step", "microbatch")),
+        ({"zero_stage": 1}, "gradient_sync=microbatch", ("step", "microbatch")),
+        ({**HYBRID, "cp_a2a_degree": 2}, "cp_a2a_degree=4", (2, 4)),
+        ({**HYBRID, "cp_a2a_degree": 2}, "cp_a2a_degree=8", (2, 8)),
+    ],
+)
+def test_an_unusual_option_that_changes_is_a_change(
+    tmp_path: Path, given: dict[str, Any], pin: str, told: tuple[Any, Any]
+) -> None:
+    axis = pin.partition("=")[0]
+    plan = {"tp": 1, "micro_batch_size": 3, "recompute": "full", "zero_stage": 1, **given}
+    found = checked(tmp_path, plan, pins=[pin, f"zero_stage={plan['zero_stage']}"])
+    changes = axes_of(found["nearest"]["changes"])
+    assert set(changes) == {"micro_batch_size", axis}
+    assert changes[axis] == told
+    assert found["nearest"]["distance"]["axes"] == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "pin", "axis", "follows"),
+    [
+        ({"zero_stage": 1}, "zero_stage=2", "zero_stage", ("gradient_sync", ("step", "microbatch"))),
+        ({**HYBRID}, "cp_comm_type=p2p", "cp_comm_type", ("cp_a2a_degree", (4, 1))),
+        ({**HYBRID, "cp_a2a_degree": 2}, "cp_comm_type=p2p", "cp_comm_type", ("cp_a2a_degree", (2, 1))),
+        ({"recompute": "none"}, "recompute=selective", "recompute", ("recompute_modules", ([], ["layernorm"]))),
+    ],
+)
+def test_what_is_usual_follows_and_is_told(
+    tmp_path: Path, given: dict[str, Any], pin: str, axis: str, follows: tuple[str, Any]
+) -> None:
+    found = checked(tmp_path, {"tp": 2, "micro_batch_size": 3, **given}, pins=[pin], devices=32)["nearest"]
+    assert axis in axes_of(found["changes"])
+    assert follows[0] not in axes_of(found["changes"])
+    assert axes_of(found["follows"])[follows[0]] == follows[1]
+
+
+def test_modules_in_another_order_or_gone_with_their_policy_are_no_change(tmp_path: Path) -> None:
+    plan = {"tp": 2, "micro_batch_size": 3, "recompute": "selective", "recompute_modules": ["mlp", "layernorm"]}
+    kept, gone = (checked(tmp_path, plan, pins=[pin])["nearest"] for pin in ("recompute=selective", "recompute=none"))
+    assert set(kept["plan"]["recompute_modules"]) == {"mlp", "layernorm"}
+    for nearest in (kept, gone):
+        assert "recompute_modules" not in axes_of([*nearest["changes"], *nearest["follows"]])
+    assert axes_of(gone["changes"])["recompute"] == ("selective", "none")
+
+
+def test_a_dispatcher_that_is_not_the_first_of_its_framework_is_kept(tmp_path: Path) -> None:
+    plan = {"ep": 8, "micro_batch_size": 3, "zero_stage": 2, "moe_dispatcher": "deduplicated"}
+    found = checked(tmp_path, plan, model="mixtral-8x7b", devices=64, framework="deepspeed")
+    assert "moe_dispatcher" not in axes_of(found["nearest"]["changes"])
+    assert found["nearest"]["plan"]["moe_dispatcher"] == "deduplicated"
