@@ -127,6 +127,7 @@ class _Details(_Document):
     warnings: list[str]
     search: _SearchFacts
     explanation: _Explanation | None = None
+    options: dict[str, list[str]] = {}
 
 
 class _Utilisation(_Document):

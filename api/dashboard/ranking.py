@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from api.dashboard.words import number, percent, seconds
@@ -13,6 +13,7 @@ from planner.wording import sharding
 Json = dict[str, Any]
 
 _GIB = 2**30
+_OPTIONS = "options"
 _EXCHANGES = {"p2p": "ring", "all_gather": "gather", "a2a": "a2a", "a2a+p2p": "a2a+ring"}
 
 
@@ -34,7 +35,7 @@ class Group:
     columns: tuple[Column, ...]
 
 
-GROUPS = (
+_GROUPS = (
     Group(
         name="Speed",
         columns=(
@@ -69,6 +70,7 @@ GROUPS = (
             Column(name="ZeRO", meaning="Sharding stage over dp; '2 over 8' shards within groups of 8.", words=True),
             Column(name="layers", meaning="Layers of each pipeline stage; 8x14 is 14 stages of 8.", words=True),
             Column(name="recompute", meaning="Activations that are computed again.", words=True),
+            Column(name=_OPTIONS, meaning="Options of the plan that are not the usual ones.", words=True),
         ),
     ),
     Group(
@@ -92,12 +94,22 @@ class Row:
     cells: tuple[str, ...]
 
 
+def groups_of(plans: list[Json]) -> list[Group]:
+    """The columns that say something of an answer's plans: options where any plan has some."""
+    told = any(entry.get("options") for entry in plans)
+    return [
+        replace(group, columns=tuple(column for column in group.columns if told or column.name != _OPTIONS))
+        for group in _GROUPS
+    ]
+
+
 def rows_of(plans: list[Json]) -> list[Row]:
     """A row for every plan of an answer."""
-    names = [column.name for group in GROUPS for column in group.columns]
+    names = [column.name for group in groups_of(plans) for column in group.columns]
     found: list[Row] = []
     for entry in plans:
         cells = _cells(entry["plan"], entry["prediction"])
+        cells[_OPTIONS] = ", ".join(entry.get("options", ()))  # not stored by an earlier version
         found.append(Row(rank=entry["rank"], plan_id=entry["id"], cells=tuple(cells[name] for name in names)))
     return found
 

@@ -107,7 +107,7 @@ def search_page(request: Request, search_id: str, state: Served, principal: Read
         "may_ask": _may_write(principal),
         "why_not_again": why_not_again(scenario),
         "basis": verdict.basis(answer) if search.state == "done" else [],
-        "groups": ranking.GROUPS,
+        "groups": ranking.groups_of(plans),
         "rows": ranking.rows_of(plans),
         "usable_gib": ranking.usable_gib(plans) if plans else "",
         "now": datetime.now(UTC),

@@ -9,10 +9,12 @@ from math import floor, log10
 from textwrap import wrap
 from typing import Any
 
+from costmodel.scenario import Scenario
 from costmodel.stages import shortened
 from planner.check.check import FITTING, Checked
 from planner.cli.check_memory import memory_lines
 from planner.cli.report import headline
+from planner.options_in_words import options_in_words
 from planner.search.answer import scenario_in_words
 from planner.wording import sharding
 
@@ -29,7 +31,7 @@ def print_check(checked: Checked) -> None:
     """The report on stdout."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
     lines = [headline(scenario_in_words(checked.scenario)), _verdict(checked.answer), ""]
-    for label, text in _entries(checked.answer):
+    for label, text in _entries(checked.answer, checked.scenario):
         first = f"{label:<{_LABEL}}"
         if "\n" in text:
             lines += [first + text.split("\n")[0], *(" " * _LABEL + line for line in text.split("\n")[1:])]
@@ -77,8 +79,8 @@ def _illegal(violations: list[Json]) -> str:
     return verdict + (f"; it also contradicts itself or its scenario, {rules(others)}" if others else "")
 
 
-def _entries(answer: Json) -> Iterator[tuple[str, str]]:
-    yield "plan", plan_line(answer["plan"])
+def _entries(answer: Json, scenario: Scenario) -> Iterator[tuple[str, str]]:
+    yield "plan", _plan_line(answer["plan"], options_in_words(answer["plan"], scenario))
     for entry in answer["normalised"]:
         yield "read as", f"{entry['field']} {entry['value']}, not {entry['given']}: {entry['why']}"
     for label, assumed in (("assumed", True), ("follows", False)):
@@ -120,7 +122,7 @@ def _value(entry: Json) -> str:
     return shortened(value) or "none" if isinstance(value, list | tuple) else str(value).lower()
 
 
-def plan_line(plan: Json) -> str:
+def _plan_line(plan: Json, options: list[str]) -> str:
     """A plan in one line; degrees of one that say nothing are left out."""
     parts = [f"{axis} {plan[axis]}" for axis in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp") if _speaks(axis, plan)]
     parts.append(f"ZeRO {sharding(plan)}")
@@ -130,8 +132,7 @@ def plan_line(plan: Json) -> str:
     parts.append(f"recompute {plan['recompute']}")
     if plan["recompute"] == "full" and plan["recomputed_layers_per_stage"] != plan["layers_per_stage"]:
         parts[-1] += f" of {shortened(plan['recomputed_layers_per_stage'])} layers"
-    if plan["offload"] != "none":
-        parts.append(f"offload {plan['offload']}")
+    parts += options
     parts.append(f"{plan['devices_used']} devices")
     return ", ".join(parts)
 

@@ -18,7 +18,8 @@ _TERA = 1e12
 _WIDE_ENOUGH = 160
 _UNBOUNDED = 10_000
 _CP_SHORT = {"p2p": "ring", "all_gather": "ag", "a2a": "a2a", "a2a+p2p": "a2a+ring"}
-_WORDS = ("layers", "recompute", "offload", "ZeRO")
+_OPTIONS = "options"
+_WORDS = ("layers", "recompute", _OPTIONS, "ZeRO")
 _LEAST_TELLING = ("layers", "etp", "devices", "bubble", "tok/s/dev", "vpp")
 
 
@@ -30,7 +31,10 @@ def print_answer(answer: dict[str, Any]) -> None:
     width = None if sys.stdout.isatty() else _WIDE_ENOUGH
     console = PipedConsole(file=sys.stdout, width=width, highlight=False)
     console.print(headline(answer["scenario"]), soft_wrap=True)
-    console.print(_fitting_table(console, answer))
+    table, dropped = _fitting_table(console, answer)
+    console.print(table)
+    if _OPTIONS in dropped and (options := _options_below(answer)):
+        console.print(options, soft_wrap=True)
     console.print(_footnotes(answer), soft_wrap=True)
 
 
@@ -51,32 +55,61 @@ def headline(scenario: dict[str, Any]) -> str:
     )
 
 
-def _fitting_table(console: Console, answer: dict[str, Any]) -> Table:
-    """The table with as many columns as the terminal has room for; the least telling ones go first."""
+def _fitting_table(console: Console, answer: dict[str, Any]) -> tuple[Table, set[str]]:
+    """The table with as many columns as the terminal has room for, and those that it lacks.
+
+    The least telling ones go first. Then options take more lines; where even that is too wide, they leave the table.
+    """
     dropped: set[str] = {name for name, shown in _shown_only_if(answer).items() if not shown}
+    unbounded = console.options.update(width=_UNBOUNDED)
     table = _table(answer, dropped)
     for name in _LEAST_TELLING:
-        if table.__rich_measure__(console, console.options.update(width=_UNBOUNDED)).maximum <= console.width:
-            break
+        if table.__rich_measure__(console, unbounded).maximum <= console.width:
+            return table, dropped
         dropped.add(name)
         table = _table(answer, dropped)
-    return table
+    if _OPTIONS not in dropped and table.__rich_measure__(console, unbounded).minimum > console.width:
+        dropped.add(_OPTIONS)
+        table = _table(answer, dropped)
+    return table, dropped
+
+
+def _options_below(answer: dict[str, Any]) -> str:
+    """Each combination of options with the plans that have it; empty where all plans are as usual."""
+    plans: dict[str, list[str]] = {}
+    for entry in answer["plans"]:
+        plans.setdefault(_options(entry), []).append(str(entry["rank"]))
+    return "\n".join(
+        f"Options of {'plan' if len(ranks) == 1 else 'plans'} {', '.join(ranks)}: {options}."
+        for options, ranks in plans.items()
+        if options
+    )
+
+
+def _options(entry: dict[str, Any]) -> str:
+    """The unusual options of a plan, which a server of an earlier version does not tell."""
+    return ", ".join(entry.get("options", ()))
 
 
 def _shown_only_if(answer: dict[str, Any]) -> dict[str, bool]:
     plans = [entry["plan"] for entry in answer["plans"]]
     experts = any(plan["ep"] > 1 for plan in plans)
-    offload = any(plan["offload"] != "none" for plan in plans)
-    return {"cp": any(plan["cp"] > 1 for plan in plans), "ep": experts, "etp": experts, "offload": offload}
+    options = any(_options(entry) for entry in answer["plans"])
+    return {"cp": any(plan["cp"] > 1 for plan in plans), "ep": experts, "etp": experts, _OPTIONS: options}
 
 
 def _table(answer: dict[str, Any], dropped: set[str]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     rows = [_cells(entry) for entry in answer["plans"]]
     names = [name for name in rows[0] if name not in dropped]
+    # Plans may differ in their options only, so these take more lines rather than lose their end.
+    least = max((len(option) for entry in answer["plans"] for option in entry.get("options", ())), default=0)
     for name in names:
         table.add_column(
-            name, justify="left" if name in ("layers", "recompute", "offload", "ZeRO") else "right", no_wrap=True
+            name,
+            justify="left" if name in _WORDS else "right",
+            no_wrap=name != _OPTIONS,
+            min_width=least + 1 if name == _OPTIONS else None,
         )
     for row in rows:
         table.add_row(*(row[name] for name in names))
@@ -103,7 +136,7 @@ def _cells(entry: dict[str, Any]) -> dict[str, str]:
         "m": str(plan["num_microbatches"]),
         "layers": shortened(plan["layers_per_stage"]),
         "recompute": plan["recompute"],
-        "offload": plan["offload"],
+        _OPTIONS: _options(entry),
         "bubble": f"{prediction['time'].get('bubble', 0.0) / step:.1%}",
         "GiB": f"{prediction['memory']['peak_bytes'] / _GIB:.1f}",
         "devices": str(plan["devices_used"]),

@@ -119,11 +119,15 @@ class Prediction(Told):
 
 
 class RankedPlan(Told):
-    """A plan of an answer; rank 1 is the best."""
+    """A plan of an answer; rank 1 is the best.
+
+    ``options`` are its unusual ones in words; None from a server that does not tell them.
+    """
 
     rank: int
     id: str
     plan: PlanFields
+    options: tuple[str, ...] | None = None
     prediction: Prediction
 
 

@@ -20,6 +20,7 @@ from costmodel.scenario import Scenario
 from costmodel.spec.plan import RECOMPUTES
 from costmodel.table import PlanTable, stage_table
 from costmodel.utilisation import utilisation
+from planner.options_in_words import options_in_words
 from planner.search.eliminate import MEMORY, PINS
 from planner.search.objective import objective_of
 from planner.search.request import SearchRequest
@@ -125,7 +126,15 @@ def answer_of(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:
             plan = plan_of(scenario, priced.row)
             address = plan_id(given, plan, calibration, version)
             document = plan.model_dump(mode="json")
-            plans.append({"rank": rank, "id": address, "plan": document, "prediction": prediction})
+            plans.append(
+                {
+                    "rank": rank,
+                    "id": address,
+                    "plan": document,
+                    "options": options_in_words(document, scenario),
+                    "prediction": prediction,
+                }
+            )
     best = unit_value(outcome.best[0].objective) if outcome.best else None
     bound = unit_value(outcome.bound) if outcome.bound is not None and status != "infeasible" else None
     return {

@@ -39,6 +39,8 @@ def answer_in_words(
         return found | {"problem": search.problem}
     if search.state != "done":
         return found
+    details = dict(search.details or {})
+    options = details.pop("options", None)
     answer = {
         "status": search.status,
         "objective": search.objective,
@@ -48,10 +50,13 @@ def answer_in_words(
         "proven_top_k": search.proven_top_k,
         "plans_within": search.plans_within,
         "plans": [
-            {"rank": rank, "id": plan.id, "plan": plan.plan, "prediction": plan.prediction}
+            {"rank": rank, "id": plan.id, "plan": plan.plan}
+            # Answers that were stored before options were told have none of them.
+            | ({} if options is None else {"options": options.get(plan.id, [])})
+            | {"prediction": plan.prediction}
             for rank, plan in enumerate(plans, start=1)
         ],
-        **(search.details or {}),
+        **details,
     }
     return found | answer | {"earlier": [_earlier(other) for other in earlier or ()]}
 

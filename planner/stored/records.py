@@ -102,6 +102,8 @@ def plan_record(
 def result_of(answer: Json, now: datetime) -> records.SearchResult:
     """What a search found, from its answer."""
     scenario, search = answer["scenario"]["id"], answer["search"]
+    # They follow from plan and scenario, so they are the answer's rather than the plan's.
+    options = {entry["id"]: entry["options"] for entry in answer["plans"]}
     return records.SearchResult(
         status=answer["status"],
         best=answer["best"],
@@ -110,7 +112,7 @@ def result_of(answer: Json, now: datetime) -> records.SearchResult:
         proven_top_k=answer["proven_top_k"],
         plans_within=answer["plans_within"],
         elapsed_s=search["elapsed_s"],
-        details={key: value for key, value in answer.items() if key not in _ELSEWHERE},
+        details={key: value for key, value in answer.items() if key not in _ELSEWHERE} | {"options": options},
         plans=[
             plan_record(
                 entry["id"],

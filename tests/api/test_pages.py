@@ -85,6 +85,17 @@ def test_the_form_asks_and_the_page_shows_the_ranking(site: Site, answered: str)
     assert "http-equiv" not in page.source
 
 
+def test_unusual_options_have_a_column_where_a_plan_has_some(site: Site, answered: str) -> None:
+    usual = site.get(answered)
+    request = small_request(pins=["offload=optimizer"])
+    offloaded = site.get(f"/searches/{site.store_answer(request, small_answer(request))}")
+    told = "Options of the plan that are not the usual ones."
+    assert told in offloaded.text
+    assert "offload optimizer" in cells(offloaded)
+    assert len(cells(offloaded)) == len(cells(usual)) + 1
+    assert told not in usual.text
+
+
 def test_what_is_done_is_in_the_list(site: Site, answered: str) -> None:
     page = site.get("/searches")
     assert page.attributes("a", href=answered)

@@ -89,7 +89,7 @@ def test_every_key_of_the_contract_is_there_with_its_type(name: str) -> None:
     assert type(answer["search"]["calibration"]) is str
     assert all(type(count) is int and count > 0 for count in answer["eliminated"].values())
     for rank, entry in enumerate(answer["plans"], start=1):
-        assert set(entry) == {"rank", "id", "plan", "prediction"}
+        assert set(entry) == {"rank", "id", "plan", "options", "prediction"}
         assert entry["rank"] == rank
         assert set(entry["plan"]) >= PLAN_KEYS
         for key, kind in PREDICTION_KEYS.items():

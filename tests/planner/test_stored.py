@@ -21,6 +21,7 @@ from planner.resolving import request_of
 from planner.search.answer import answer_to
 from planner.search.request import SearchRequest
 from planner.service import Busy, ask, remember, remember_checked, remembered
+from planner.stored.answers import stored_answer
 from planner.stored.questions import OtherVersion, new_search, problem_key, stored_request
 from planner.stored.records import result_of
 
@@ -125,6 +126,17 @@ def test_an_answer_comes_back_as_it_was_given(store: Store, changes: dict[str, A
     assert kept.keys() - given.keys() == added
     assert {key: kept[key] for key in given} == given
     assert kept["state"] == "done"
+
+
+def test_an_answer_of_a_version_that_told_no_options_has_none(store: Store) -> None:
+    request = question(top=1)
+    told = remember(store, request, answer_to(request), now=NOW)["plans"][0]
+    found = result_of(answer_to(request), NOW)
+    older = replace(found, details={key: value for key, value in found.details.items() if key != "options"})
+    with store.writing() as repos:
+        search = repos.searches.store_answer(replace(new_search(request, None), key="0" * 32), older, NOW)
+        (plan,) = stored_answer(repos, search)["plans"]
+    assert plan == {key: value for key, value in told.items() if key != "options"}
 
 
 def test_a_stored_question_can_be_asked_again_anywhere(store: Store) -> None:

@@ -23,6 +23,8 @@ class RankedPlan(Answer):
     id: Id
     """For `GET /v1/plans/{id}`, and for a job to record."""
     plan: PlanFields
+    options: list[str] | Absent = None
+    """Its unusual options, as pins write them (`offload optimizer`); absent in answers of earlier versions."""
     prediction: Prediction
 
 
