@@ -14,7 +14,7 @@ from fastapi.responses import Response
 from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 
-from api.validation import field_errors, json_pointer, parts_of, within
+from api.validation import field_errors, json_pointer, name_in_body, parts_of, within
 from costmodel.errors import InvalidInput, Missing, PlannerError, UnknownName, UnreadableFile
 from db.errors import StoreUnavailable
 from planner.logs import request_id
@@ -89,7 +89,7 @@ def problem_of_input(error: InvalidInput, sent: Any = None, within_it: str = "")
     if sent is not None and not isinstance(error, Missing):
         path = within(sent, path)
     more: dict[str, Any] = {
-        "field": error.field,
+        "field": name_in_body(error.field),
         "value": _shown(error.value),
         "expected": error.expected,
         "errors": [{"pointer": within_it + json_pointer(path), "detail": error.expected}],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -71,9 +72,16 @@ def json_pointer(parts: Iterable[str]) -> str:
 
 def parts_of(field: str) -> list[str]:
     """``cluster.tiers[0].kind`` or ``global-batch-size`` as a path in the body."""
-    names = {"pin": "pins", "forbid": "forbids"}
-    first, *rest = field.replace("[", ".").replace("]", "").split(" ")[0].split(".")
-    return [names.get(first, first.replace("-", "_")), *rest]
+    return name_in_body(field).replace("[", ".").replace("]", "").split(" ")[0].split(".")
+
+
+def name_in_body(field: str) -> str:
+    """A field as the body calls it: ``gradient-dtype`` is ``gradient_dtype`` there, and ``pin offload`` is ``pins``.
+
+    Only flags are called otherwise; what lies deeper is called as it was sent.
+    """
+    first = re.split(r"[.\[ ]", field, maxsplit=1)[0]
+    return {"pin": "pins", "forbid": "forbids"}.get(first) or first.replace("-", "_") + field[len(first) :]
 
 
 def within(sent: Any, path: Sequence[str]) -> list[str]:

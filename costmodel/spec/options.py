@@ -36,8 +36,13 @@ class Option:
 
     @property
     def codes(self) -> tuple[int, ...]:
-        """The codes that can be listed: all of them, or the usual one where values have no end."""
+        """The codes that can be listed: all of them, or the usual one where values are too many."""
         raise NotImplementedError
+
+    @property
+    def lists_all(self) -> bool:
+        """Whether ``codes`` are all that there are."""
+        return False
 
     def encode(self, value: Any) -> int:
         """The code of a plan's value."""
@@ -47,8 +52,11 @@ class Option:
         """The plan's value of a code."""
         raise NotImplementedError
 
-    def read(self, text: str) -> int:
+    def read(self, text: str, field: str | None = None) -> int:
         """The code of a value as a flag writes it.
+
+        Args:
+            field: what the user calls the option, for errors; its name without it.
 
         Raises:
             InvalidInput: the text is no value of the option.
@@ -56,8 +64,16 @@ class Option:
         raise NotImplementedError
 
     def write(self, code: int) -> str:
-        """The text of a code, as a flag writes it."""
-        return str(self.decode(code))
+        """A value as a flag writes it; ``read`` gives the code back."""
+        return str(self.decode(code)).lower()
+
+    def _unknown(self, field: str | None, text: str, words: tuple[str, ...]) -> UnknownName:
+        """They are few, so all of them are told."""
+        return UnknownName(field or self.name, text, words, because="known are")
+
+    def _no_ranges(self, *values: object) -> str:
+        """A search has no values of its own that a range could pick from."""
+        return f"no range is taken here; list the values, as in {self.name}={','.join(map(str, values))}"
 
     def usual_of(self, columns: Mapping[str, Ints]) -> Ints:
         """The usual code of every row."""
@@ -77,15 +93,19 @@ class Word(Option):
     def codes(self) -> tuple[int, ...]:
         return tuple(range(len(self.words)))
 
+    @property
+    def lists_all(self) -> bool:
+        return True
+
     def encode(self, value: Any) -> int:
         return self.words.index(value)
 
     def decode(self, code: int) -> str:
         return self.words[code]
 
-    def read(self, text: str) -> int:
+    def read(self, text: str, field: str | None = None) -> int:
         if text.lower() not in self.words:
-            raise UnknownName(self.name, text, self.words)
+            raise self._unknown(field, text, self.words)
         return self.words.index(text.lower())
 
 
@@ -97,19 +117,20 @@ class Switch(Option):
     def codes(self) -> tuple[int, ...]:
         return 0, 1
 
+    @property
+    def lists_all(self) -> bool:
+        return True
+
     def encode(self, value: Any) -> int:
         return int(value)
 
     def decode(self, code: int) -> bool:
         return bool(code)
 
-    def read(self, text: str) -> int:
+    def read(self, text: str, field: str | None = None) -> int:
         if text.lower() not in ("true", "false"):
-            raise UnknownName(self.name, text, ("true", "false"))
+            raise self._unknown(field, text, ("true", "false"))
         return int(text.lower() == "true")
-
-    def write(self, code: int) -> str:
-        return str(self.decode(code)).lower()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,11 +150,13 @@ class Count(Option):
     def decode(self, code: int) -> int:
         return code
 
-    def read(self, text: str) -> int:
+    def read(self, text: str, field: str | None = None) -> int:
+        if ".." in text:
+            raise InvalidInput(field or self.name, text, self._no_ranges(self.least, self.least + 1))
         if not text.isascii() or not text.isdigit() or len(text) > len(str(self._most)):
-            raise InvalidInput(self.name, text, f"a whole number of at most {self._most} is expected")
+            raise InvalidInput(field or self.name, text, f"a whole number of at most {self._most} is expected")
         if not self.least <= int(text) <= self._most:
-            raise InvalidInput(self.name, text, f"it must lie in {self.least}..{self._most}")
+            raise InvalidInput(field or self.name, text, f"it must lie in {self.least}..{self._most}")
         return int(text)
 
 
@@ -158,26 +181,34 @@ class Factor(Option):
     def decode(self, code: int) -> float | None:
         return code / HUNDREDTHS if code else None
 
-    def read(self, text: str) -> int:
+    def read(self, text: str, field: str | None = None) -> int:
         if text.lower() == "none":
             return 0
+        if ".." in text:
+            raise InvalidInput(field or self.name, text, self._no_ranges("none", 1.25))
         try:
             value = float(text)
         except ValueError:
             value = float("nan")
         if not self.least <= value <= self.most:
-            raise InvalidInput(self.name, text, f"none, or a number in {self.least:g}..{self.most:g}, is expected")
+            expected = f"none, or a number in {self.least:g}..{self.most:g}, is expected"
+            raise InvalidInput(field or self.name, text, expected)
         return self.encode(value)
 
     def write(self, code: int) -> str:
-        return f"{self.decode(code):g}" if code else "none"
+        return f"{code / HUNDREDTHS:g}" if code else "none"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnyOf(Option):
-    """Any of several words, none included; the code has a bit for each. A flag joins them by ``+``."""
+    """Any of several words, none included; the code has a bit for each. A flag joins them by ``+``.
+
+    Attributes:
+        nothing: what a flag calls code 0.
+    """
 
     words: tuple[str, ...]
+    nothing: str = "none"
 
     @property
     def codes(self) -> tuple[int, ...]:
@@ -189,32 +220,18 @@ class AnyOf(Option):
     def decode(self, code: int) -> tuple[str, ...]:
         return tuple(word for place, word in enumerate(self.words) if code >> place & 1)
 
-    def read(self, text: str) -> int:
-        if text.lower() == "none":
+    def read(self, text: str, field: str | None = None) -> int:
+        if text.lower() == self.nothing:
             return 0
         named = [word.strip().lower() for word in text.split("+")]
         for word in named:
             if word not in self.words:
-                raise UnknownName(self.name, word, self.words)
+                expected = f"write {self.nothing} alone, or any of these joined by +:"
+                raise UnknownName(field or self.name, word, self.words, because=expected)
         return self.encode(named)
 
     def write(self, code: int) -> str:
-        return "+".join(self.decode(code)) or "none"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Modules(AnyOf):
-    """Modules to recompute; 0 stands for those of the framework, which a flag calls ``usual``."""
-
-    def read(self, text: str) -> int:
-        if text.strip().lower() == "usual":
-            return 0
-        if text.strip().lower() == "none":
-            raise UnknownName(self.name, text, ("usual", *self.words))
-        return super().read(text)
-
-    def write(self, code: int) -> str:
-        return super().write(code) if code else "usual"
+        return "+".join(self.decode(code)) or self.nothing
 
 
 OFFLOADS = ("none", "optimizer", "activations", "parameters")
@@ -254,8 +271,8 @@ OPTIONS: tuple[Option, ...] = (
 """All of them; ``Plan`` says what each means."""
 
 OPTION_NAMES: tuple[str, ...] = tuple(option.name for option in OPTIONS)
-MODULES = Modules(name="recompute_modules", words=RECOMPUTE_MODULES)
-"""What selective recompute names: like an option, but what a plan says by default is its framework's own."""
+MODULES = AnyOf(name="recompute_modules", words=RECOMPUTE_MODULES, nothing="usual")
+"""What selective recompute names: like an option, but what a plan says by default, code 0, is its framework's own."""
 CHOICES: tuple[Option, ...] = (*OPTIONS, MODULES)
 """What a search can be told of: all options, and the modules."""
 CHOICE_NAMES: tuple[str, ...] = tuple(option.name for option in CHOICES)

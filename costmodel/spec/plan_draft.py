@@ -6,13 +6,15 @@ Only what can't be understood at all is one: no such field, no such type, no suc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from costmodel.errors import InvalidInput
 from costmodel.spec.base import Frozen, Name, NonNegativeInt, PositiveInt
+from costmodel.spec.options import BY_NAME, AnyOf
 from costmodel.spec.plan import (
     CapacityFactor,
     CpCommType,
@@ -115,13 +117,27 @@ def read_draft(data: Mapping[str, Any]) -> PlanDraft:
     found = problems_of(PlanDraft, readable, "plan")
     if isinstance(found, PlanDraft) and not problems:
         return found
-    raise InvalidPlan(problems + (_innermost(found) if isinstance(found, list) else []))
+    raise InvalidPlan(problems + ([_told(one) for one in _innermost(found)] if isinstance(found, list) else []))
 
 
 def _innermost(problems: list[InvalidInput]) -> list[InvalidInput]:
     """Without those of a list whose entries have problems of their own: an entry that is unusable leaves it short."""
     entries = tuple(problem.field for problem in problems)
     return [problem for problem in problems if not any(entry.startswith(f"{problem.field}[") for entry in entries)]
+
+
+def _told(problem: InvalidInput) -> InvalidInput:
+    """With the words of a list, where something else stands in its place: ``"qwz+qgz"``, as a flag would have it."""
+    option = BY_NAME.get(problem.field.removeprefix("plan."))
+    if not isinstance(option, AnyOf) or isinstance(problem.value, list):
+        return problem
+    named = str(problem.value).lower().replace(",", "+").replace(" ", "").split("+")
+    if named == [option.nothing]:
+        right: Sequence[str] = []
+    else:
+        right = named if set(named) <= set(option.words) else option.words[:2]
+    expected = f"a list of any of {', '.join(option.words)} is expected, as in {json.dumps(right)}"
+    return InvalidInput(problem.field, problem.value, expected)
 
 
 def _oversized(name: Any, value: Any) -> InvalidInput | None:

@@ -14,6 +14,7 @@ PlannerError
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,7 +56,8 @@ class BadRequest(ClientError, InvalidInput):
         ClientError.__init__(self, message, status=status, problem=problem)
         first: Mapping[str, Any] = next(iter(self.problem.get("errors") or ()), {})
         nearest = self.problem.get("nearest")
-        self.field = str(self.problem.get("field") or field_of(str(first.get("pointer", ""))))
+        field = self.problem.get("field")
+        self.field = field_of(str(first.get("pointer", ""))) if not field else _as_flag(str(field))
         self.value = self.problem.get("value")
         self.expected = str(self.problem.get("expected") or first.get("detail") or self)
         self.slug = str(self.problem.get("type", "invalid-input"))
@@ -120,6 +122,10 @@ def field_of(pointer: str) -> str:
     if not pointer.startswith("/"):
         return pointer
     first, *rest = (part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/"))
-    if first in _FLAGS:
-        return _FLAGS[first]
-    return first.replace("_", "-") + "".join(f"[{part}]" if part.isdecimal() else f".{part}" for part in rest)
+    return _as_flag(first + "".join(f"[{part}]" if part.isdecimal() else f".{part}" for part in rest))
+
+
+def _as_flag(field: str) -> str:
+    """A field of the body as the command line calls it."""
+    first = re.split(r"[.\[]", field, maxsplit=1)[0]
+    return _FLAGS.get(first) or first.replace("_", "-") + field[len(first) :]

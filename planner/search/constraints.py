@@ -123,11 +123,8 @@ class Constraints:
         values = self.domain(axis, offered)
         if not values:
             kind = "pin" if any(pin.axis == axis for pin in self.pins) else "forbid"
-            names = [_shown(axis, value) for value in offered]
-            shown = ", ".join(names[:_MOST_SHOWN]) + (", ..." if len(names) > _MOST_SHOWN else "")
-            hint = "" if axis in WORDS or axis in BY_NAME else "; others are searched when a pin lists them one by one"
             raise InvalidInput(
-                kind, self.describe(axis), f"it leaves {axis} without a value; searched are {shown}{hint}"
+                kind, self.describe(axis), f"it leaves {axis} without a value; {_searched(axis, offered)}"
             )
         return values
 
@@ -159,10 +156,20 @@ class Constraints:
                 )
 
 
+def _searched(axis: str, offered: tuple[int, ...]) -> str:
+    """Which values are tried, and how others would be."""
+    if not offered:
+        return "plans have what follows from their other axes, unless a pin lists values one by one"
+    names = [_shown(axis, value) for value in offered]
+    shown = ", ".join(names[:_MOST_SHOWN]) + (", ..." if len(names) > _MOST_SHOWN else "")
+    all_there_are = axis in WORDS or (axis in BY_NAME and BY_NAME[axis].lists_all)
+    return f"searched are {shown}" + ("" if all_there_are else "; others are searched when a pin lists them one by one")
+
+
 def _shown(axis: str, value: int) -> str:
     if axis in WORDS:
         return WORDS[axis][value]
-    return str(BY_NAME[axis].decode(value)) if axis in BY_NAME else str(value)
+    return BY_NAME[axis].write(value) if axis in BY_NAME else str(value)
 
 
 def _condition(kind: str, text: str) -> Condition:
@@ -179,10 +186,10 @@ def _condition(kind: str, text: str) -> Condition:
     for part in (part.strip() for part in values.split(",")):
         if axis in WORDS:
             if part.lower() not in WORDS[axis]:
-                raise UnknownName(f"{kind} {axis}", part, WORDS[axis])
+                raise UnknownName(f"{kind} {axis}", part, WORDS[axis], because="known are")
             singles.add(WORDS[axis].index(part.lower()))
         elif axis in BY_NAME:
-            singles.add(BY_NAME[axis].read(part))
+            singles.add(BY_NAME[axis].read(part, f"{kind} {axis}"))
         elif ".." in part:
             ranges.append(_range(kind, text, part, minimum=0 if axis == "zero_stage" else 1))
         else:

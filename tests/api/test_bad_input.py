@@ -60,6 +60,28 @@ def test_an_unknown_name_comes_with_the_nearest(client: httpx.Client, field: str
     assert [error["pointer"] for error in found["errors"]] == [f"/{field}"]
 
 
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"gradient_dtype": "fp16"}, "gradient_dtype"),
+        ({"framework_version": "7.1"}, "framework_version"),
+        ({"seq_len": 10**9}, "seq_len"),
+        ({"min_free_gib": 300}, "min_free_gib"),
+        ({"pins": ["tp=1", "offload=disk"]}, "pins[1]"),
+        ({"pins": ["tp=1", "tp=2"]}, "pins"),
+        ({"model": MODEL | {"hidden_size": 0}}, "model.hidden_size"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_field_is_called_as_in_the_body(client: httpx.Client, change: dict[str, Any], field: str) -> None:
+    found = _post(client, **change).json()
+
+    assert found["field"] == field
+    assert [error["pointer"] for error in found["errors"]] == [
+        f"/{field.replace('[', '/').strip(']').replace('.', '/')}"
+    ]
+
+
 def test_an_unknown_name_in_a_path_comes_with_the_nearest(client: httpx.Client) -> None:
     assert "llama-3-8b" in problem(client.get("/v1/models/llama3-8b"), 404, "not-found")["nearest"]
     assert "dgx-h100" in problem(client.get("/v1/clusters/dgx-h10"), 404, "not-found")["nearest"]

@@ -79,6 +79,34 @@ def test_what_is_no_value_is_refused_by_name(name: str, text: str) -> None:
     assert name in str(error.value)
 
 
+@pytest.mark.parametrize("name", [*sorted(TEXTS), "recompute_modules"])
+def test_a_value_is_written_as_a_flag_has_it(name: str) -> None:
+    option = BY_NAME[name]
+    for code in (*option.codes, option.read(str(TEXTS.get(name, "mlp+moe")))):
+        written = option.write(code)
+        assert option.read(written) == code
+        assert not set(written) & set("()'")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("offload", "nonsense", "known are none, optimizer, activations, parameters"),
+        ("tp_overlap", "yes", "known are true, false"),
+        ("zero_plus", "qwz+quick", "write none alone, or any of these joined by +: qwz, hpz, qgz"),
+        ("recompute_modules", "none", "write usual alone, or any of these joined by +: core_attn, layernorm, "),
+        ("fsdp_prefetch", "0..3", "no range is taken here; list the values, as in fsdp_prefetch=0,1"),
+        ("recompute_interval", "2..", "list the values, as in recompute_interval=1,2"),
+        ("moe_capacity_factor", "1..2", "list the values, as in moe_capacity_factor=none,1.25"),
+    ],
+)
+def test_what_would_be_right_is_told(name: str, text: str, told: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        BY_NAME[name].read(text, f"pin {name}")
+    assert str(error.value).startswith(f"pin {name}: ")
+    assert told in error.value.expected
+
+
 def test_modules_are_those_of_the_framework_or_named() -> None:
     modules = BY_NAME["recompute_modules"]
     assert modules.read("usual") == 0

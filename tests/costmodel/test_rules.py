@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -737,3 +738,10 @@ def test_policy_is_what_some_framework_runs() -> None:
 def test_the_document_lists_every_rule() -> None:
     document = (Path(__file__).parents[2] / "docs" / "rules.md").read_text(encoding="utf-8")
     assert [name for name in CASES if f"| `{name}` |" not in document] == []
+
+
+def test_the_document_tells_which_rules_are_policy() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "rules.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"^Policy: (.*?)`suggest` lists", document, re.MULTILINE | re.DOTALL)
+    rules = {rule for name in framework_names() for rule in rules_for(load_framework(name))}
+    assert set(re.findall(r"`(\w+)`", said)) == {rule.name for rule in rules if rule.policy}

@@ -193,6 +193,21 @@ def test_bad_input_has_its_field_and_the_words_of_the_command_line() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ("gradient_dtype", "gradient-dtype"),
+        ("pins[0]", "pin"),
+        ("cluster.tiers[0].bandwidth_bytes_per_s", "cluster.tiers[0].bandwidth_bytes_per_s"),
+    ],
+)
+def test_the_fields_of_a_body_are_told_as_flags(said: str, field: str) -> None:
+    refusal = problem(422, "invalid-input", field=said)
+    with scripted(refusal) as server, PlannerClient(server.url) as client, pytest.raises(BadRequest) as caught:
+        client.suggest(QUESTION)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
     ("pointer", "field"),
     [
         ("/global_batch_size", "global-batch-size"),

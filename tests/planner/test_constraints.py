@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from costmodel.errors import InvalidInput, UnknownName
+from costmodel.spec.options import BY_NAME
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES
 from planner.search.constraints import ALIASES, KEYS, NUMBERS, Constraints
 
@@ -149,6 +150,24 @@ def test_forbidding_every_word_of_an_axis_is_refused_with_the_words(axis: str) -
 
 
 @pytest.mark.parametrize(
+    ("condition", "searched"),
+    [
+        ("zero_plus=none", "searched are none; others are searched when a pin lists them"),
+        ("recompute_modules=usual", "searched are usual; others are searched when a pin lists them"),
+        ("moe_capacity_factor=none", "searched are none; others are searched when a pin lists them"),
+        ("cp_balanced=true,false", "searched are false, true"),
+        ("cp_a2a_degree=2", "plans have what follows from their other axes"),
+    ],
+)
+def test_forbidding_all_values_of_an_option_is_refused_in_words(condition: str, searched: str) -> None:
+    axis = condition.partition("=")[0]
+    with pytest.raises(InvalidInput) as caught:
+        Constraints.parse([], [condition]).needed(axis, BY_NAME[axis].codes)
+    assert f"it leaves {axis} without a value; {searched}" in str(caught.value)
+    assert not set(caught.value.expected) & set("()")
+
+
+@pytest.mark.parametrize(
     ("pins", "forbids", "left"),
     [
         (("pp=1..2,8..16",), (), {1, 2, 8, 16}),
@@ -238,6 +257,8 @@ def test_a_key_that_is_like_no_axis_brings_the_axes_there_are() -> None:
         ("schedule=interleaved", "pin schedule", "interleaved", "interleaved_1f1b"),
         ("schedule=1f1b,gpip", "pin schedule", "gpip", "gpipe"),
         ("cp_comm=all-gather", "pin cp_comm_type", "all-gather", "all_gather"),
+        ("offload=optimiser", "pin offload", "optimiser", "optimizer"),
+        ("zero_plus=qwz+qgs", "pin zero_plus", "qgs", "qgz"),
     ],
 )
 def test_a_misspelt_word_brings_the_nearest_words(text: str, field: str, value: str, nearest: str) -> None:

@@ -50,7 +50,7 @@ class Problem(Answer):
     errors: list[ProblemError] | Absent = None
     """Every field that is wrong."""
     field: str | Absent = None
-    """The first of them, by the name that messages use."""
+    """The first of them, by its name in the body: `gradient_dtype`, `pins[0]`, `cluster.tiers[0].kind`."""
     value: Annotated[Any, Field(description="What was found there.")] = None
     expected: str | Absent = None
     """What would be right, in words."""
