@@ -50,7 +50,7 @@ class Case:
     @cached_property
     def question(self) -> tuple[object, ...]:
         """Equal for cases with the same scenario and the same candidates."""
-        return self.key, tuple(tuple(row.values()) for row in self.rows)
+        return self.key, tuple(tuple(row.items()) for row in self.rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,10 @@ class _Cases:
             )
         scenario = self.scenarios[key]
         policies = range(len(RECOMPUTES)) if recompute is None else [RECOMPUTES.index(recompute)]
-        rows = tuple(row | {"offload": offload} for row in plans_of(run, scenario, devices, policies, notes))
+        options = {"offload": offload}
+        if recompute == "full":
+            options["recompute_interval"] = words.recompute_interval_of(run.recompute) or 1
+        rows = tuple(row | options for row in plans_of(run, scenario, devices, policies, notes))
         if not rows:
             why = f"no plan on {devices} devices has the degrees that are stated"
             return Unpriced(run=run, reason="; ".join(dict.fromkeys((why, *notes))))

@@ -10,7 +10,7 @@ from costmodel.runs import words
 from costmodel.runs.columns import Run
 from costmodel.scenario import Scenario
 from costmodel.spec.options import BY_NAME
-from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
+from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES, ZeroPlus
 from costmodel.stages import Layout
 from costmodel.usual_options import usual_options_in
 
@@ -20,6 +20,8 @@ PlanRow = dict[str, int]
 _LARGEST_MICRO_BATCH = 64
 # Some frameworks let stages be empty; beyond this, a row is a mistake.
 _MOST_CHUNKS_PER_LAYER = 4
+# What ZeRO++ is a part of.
+_ZERO_PLUS_STAGE = 3
 
 
 def plans_of(
@@ -117,8 +119,11 @@ def _micro_batches(run: Run, batch: int, dp: int, notes: list[str]) -> list[int]
 def _sharding(run: Run, scenario: Scenario, dp: int, notes: list[str]) -> PlanRow:
     stated, hybrid, said = words.sharding_of(run.zero_stage)
     notes += said
+    parts = _zero_plus(run)
     if stated is not None:
         stage = stated
+    elif parts:
+        stage = _ZERO_PLUS_STAGE
     elif run.dist_opt is not None:
         stage = 1 if run.dist_opt else 0
     else:
@@ -129,7 +134,29 @@ def _sharding(run: Run, scenario: Scenario, dp: int, notes: list[str]) -> PlanRo
     if group is None and hybrid:
         group = scenario.cluster.devices_per_node
     shard = gcd(dp, group) if group is not None else dp
-    return {"zero_stage": stage, "dp_shard": shard, "dp_replicate": dp // shard}
+    sharded = {"zero_stage": stage, "dp_shard": shard, "dp_replicate": dp // shard}
+    if parts and stage != _ZERO_PLUS_STAGE:
+        notes.append(f"ZeRO++ goes with ZeRO-{_ZERO_PLUS_STAGE}, not with ZeRO-{stage}: left out")
+    elif parts:
+        _tell_second_copy(run, scenario, notes)
+        sharded["zero_plus"] = BY_NAME["zero_plus"].encode(parts)
+    return sharded
+
+
+def _zero_plus(run: Run) -> tuple[ZeroPlus, ...]:
+    """The parts of ZeRO++ in use, by the first column that names any."""
+    return next((parts for text in _sharding_texts(run) if (parts := words.zero_plus_of(text))), ())
+
+
+def _tell_second_copy(run: Run, scenario: Scenario, notes: list[str]) -> None:
+    ranks = next((ranks for text in _sharding_texts(run) if (ranks := words.second_copy_of(text))), None)
+    domain = scenario.cluster.scale_up_devices
+    if ranks is not None and ranks != domain:
+        notes.append(f"hpZ over {ranks} ranks is priced as over the {domain} of a scale-up domain")
+
+
+def _sharding_texts(run: Run) -> tuple[str, ...]:
+    return run.zero_stage, run.framework, run.overlap_notes
 
 
 def _stages(run: Run, scenario: Scenario, pp: int, notes: list[str]) -> PlanRow:

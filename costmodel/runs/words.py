@@ -12,10 +12,10 @@ from functools import lru_cache
 from typing import get_args
 
 from costmodel.catalog.framework_catalog import load_precision
-from costmodel.runs.word_lists import document, found, takes_back, words_of
+from costmodel.runs.word_lists import document, found, takes_back, without_negated, words_of
 from costmodel.scenario import lacking_format
 from costmodel.spec.cluster import AcceleratorSpec
-from costmodel.spec.plan import CpCommType, MoeDispatcher, Offload, Recompute
+from costmodel.spec.plan import CpCommType, MoeDispatcher, Offload, Recompute, ZeroPlus
 from costmodel.spec.workload import PrecisionRecipe
 
 
@@ -58,12 +58,21 @@ def recompute_of(text: str) -> tuple[Recompute | None, tuple[str, ...] | None, t
     if word is None and (not listed or ":" in text):
         return None, None, (f"recompute {text!r} is not known: the fastest policy that fits is taken",)
     means = word.means if word else "selective"
+    interval = recompute_interval_of(text) if means == "full" else None
+    if interval is not None and interval > 1:
+        return "full", None, (f"recompute {text!r} is read as one checkpoint for every {interval} layers",)
     notes = [f"recompute {text!r} {word.note}"] if word and word.note else []
     policy: Recompute = next(name for name in ("none", "selective", "full") if name == means)
     if policy != "selective":
         return policy, None, tuple(notes)
     modules = tuple(str(w.means) for w in words_of("recompute", "modules") if re.search(w.pattern, listed))
     return policy, modules if listed else None, tuple(notes)
+
+
+@lru_cache(maxsize=4096)
+def recompute_interval_of(text: str) -> int | None:
+    """How many layers share one checkpoint under full recompute, where a text says so."""
+    return _number(document()["recompute"]["interval"], without_negated(text.strip().lower()))
 
 
 def _listed_modules(text: str) -> str:
@@ -93,10 +102,33 @@ def sharding_of(text: str) -> tuple[int | None, bool, tuple[str, ...]]:
 @lru_cache(maxsize=4096)
 def shard_group_of(text: str) -> int | None:
     """Over how many ranks the sharding goes, where a text says so."""
-    for pattern in document()["sharding"]["group"]:
-        match = re.search(pattern, text.lower())
+    return _number(document()["sharding"]["group"], text.lower())
+
+
+@lru_cache(maxsize=4096)
+def zero_plus_of(text: str) -> tuple[ZeroPlus, ...]:
+    """The parts of ZeRO++ that a text names; all that it doesn't take back where it names the whole."""
+    table, lowered = document()["zero_plus"], text.strip().lower()
+    said = without_negated(lowered)
+    named = {word.means for word in words_of("zero_plus", "parts") if re.search(word.pattern, said)}
+    if not named and re.search(table["whole"], said):
+        raw = {word.means for word in words_of("zero_plus", "parts") if re.search(word.pattern, lowered)}
+        named = {part for part in get_args(ZeroPlus) if part not in raw}
+    return tuple(part for part in get_args(ZeroPlus) if part in named)
+
+
+@lru_cache(maxsize=4096)
+def second_copy_of(text: str) -> int | None:
+    """Over how many ranks hpZ keeps its second copy, where a text says so."""
+    return _number([document()["zero_plus"]["second_copy"]], text.lower())
+
+
+def _number(patterns: Sequence[str], lowered: str) -> int | None:
+    """What the first pattern that a text holds has in its group; None for 0."""
+    for pattern in patterns:
+        match = re.search(pattern, lowered)
         if match:
-            return int(match.group(1)[:9])
+            return int(match.group(1)[:9]) or None
     return None
 
 

@@ -115,6 +115,52 @@ def test_what_recompute_leaves_open_is_said(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "interval"),
+    [
+        ("every 4 layers", 4),
+        ("full, every 4 layers", 4),
+        ("full (uniform, 2)", 2),
+        ("recompute-method uniform, recompute-num-layers 8", 8),
+        ("checkpoint interval 3", 3),
+        ("uniform, 1 layer", 1),
+        ("uniform", None),
+        ("full", None),
+        ("every 4th layer", None),
+        ("every other layer", None),
+        ("full-5-layers(block)", None),
+        ("every 0 layers", None),
+    ],
+)
+def test_layers_that_share_a_checkpoint(text: str, interval: int | None) -> None:
+    assert words.recompute_interval_of(text) == interval
+    policy, modules, notes = words.recompute_of(text)
+    assert (policy, modules) == ("full", None)
+    assert ("one checkpoint for every" in "".join(notes)) == (interval is not None and interval > 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("ZeRO++", ("qwz", "hpz", "qgz")),
+        ("zeropp", ("qwz", "hpz", "qgz")),
+        ("DeepSpeed ZeRO++ qwZ", ("qwz",)),
+        ("ZeRO-3 (qgz+qwz)", ("qwz", "qgz")),
+        ("zero-3, ZeRO++ without hpZ", ("qwz", "qgz")),
+        ("zero_quantized_weights=true, zero_quantized_gradients: false", ("qwz",)),
+        ("zero_hpz_partition_size 8", ("hpz",)),
+        ("no ZeRO++", ()),
+        ("ZeRO++: off", ()),
+        ("ZeRO-3", ()),
+        ("", ()),
+    ],
+)
+def test_parts_of_zero_plus(text: str, parts: tuple[str, ...]) -> None:
+    assert words.zero_plus_of(text) == parts
+    if parts:
+        assert words.sharding_of(text)[0] == 3
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "no checkpointing",
@@ -189,6 +235,7 @@ def test_sharding_that_is_not_known_is_said(text: str) -> None:
         ("ZeRO-3 group size 64", 64),
         ("hsdp group size 4", 4),
         ("sharding group of 16", 16),
+        ("ZeRO++ hpz 16", None),
         ("", None),
     ],
 )
@@ -307,6 +354,9 @@ def test_no_text_is_an_error(text: str) -> None:
     words.recompute_of(text)
     words.sharding_of(text)
     words.shard_group_of(text)
+    words.zero_plus_of(text)
+    words.second_copy_of(text)
+    words.recompute_interval_of(text)
     words.cp_comm_of(text, ("p2p", "a2a"))
     words.offload_of(text)
     words.memory_figure_of(text)

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from costmodel.catalog.framework_catalog import load_framework
 from costmodel.runs.columns import Run, columns
 from costmodel.runs.prediction import RunPrediction
 from costmodel.runs.predictions import predict_runs
+from costmodel.terms.activations import RECOMPUTE_FULL as FULL
 from tests.scenarios import plan_row, priced, scenario_of
 
 LLAMA = Run(
@@ -72,6 +74,31 @@ def test_a_framework_of_today_is_priced_as_it_is(framework: str, changes: dict[s
     plan = plan.model_copy(update={"sequence_parallel": changes.get("sp", True)})
     assert found.step_time_s == pytest.approx(float(priced(plan, PLAN).step_time_s[0]), rel=1e-12)
     assert "2020-22" not in found.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "options"),
+    [
+        ({"recompute": "full, every 4 layers"}, {"recompute": FULL, "recompute_interval": 4}),
+        ({"recompute": "full"}, {"recompute": FULL}),
+        ({"zero_stage": "3, ZeRO++ qwZ"}, {"zero_stage": 3, "zero_plus": 1, "gradient_sync": 1}),
+        ({"zero_stage": "", "framework": "deepspeed ZeRO++"}, {"zero_stage": 3, "zero_plus": 7, "gradient_sync": 1}),
+        ({"zero_stage": "3", "overlap_notes": "hpZ 8"}, {"zero_stage": 3, "zero_plus": 2, "gradient_sync": 1}),
+    ],
+    ids=lambda value: " ".join(map(str, value.values())),
+)
+def test_what_a_row_says_of_options_is_priced(changes: dict[str, Any], options: dict[str, int]) -> None:
+    given = {"framework": "deepspeed", "pp": 1, "dp": 32, **changes}
+    scenario = scenario_of("llama-3.1-8b", "dgx-h100", 64, 128, 8192)
+    scenario = scenario.model_copy(update={"framework": load_framework("deepspeed")})
+    plan = plan_row(128, tp=2, dp=32, zero_stage=1) | options
+    assert predicted(**given).step_time_s == pytest.approx(float(priced(scenario, plan).step_time_s[0]), rel=1e-12)
+
+
+def test_zero_plus_outside_of_its_stage_and_a_copy_over_other_ranks_are_said() -> None:
+    assert "ZeRO++ goes with ZeRO-3, not with ZeRO-1" in predicted(zero_stage="1", overlap_notes="qgZ").reason
+    assert "hpZ over 16 ranks is priced as over the 8" in predicted(zero_stage="3", overlap_notes="hpZ 16").reason
+    assert "one checkpoint for every 4 layers" in predicted(recompute="full, every 4 layers").reason
 
 
 @pytest.mark.parametrize("framework", ["megatron", "NVIDIA/Megatron-LM"])
