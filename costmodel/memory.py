@@ -104,9 +104,8 @@ def stage_memory(
     activations = alive * per_micro_batch / per_stage(held) + of_head
     # What routing that is not even adds, told apart from what an even one would need.
     hot_activations = alive * hot_bytes(o, stages, recompute) / per_stage(held)
-    # Two micro-batches are on their way at once where their exchanges overlap.
-    in_flight = 1.0 + overlaps_experts
-    hot_buffers = per_stage(o["dispatch_hot_bytes"] * in_flight) * (stages.moe_layers > 0)
+    hot_buffers = hot_buffer_bytes(o, stages, overlaps_experts)
+    buffers = per_stage(o["dispatch_bytes"] * _in_flight(overlaps_experts)) * (stages.moe_layers > 0)
 
     heads = stages.has_head * per_stage(1.0 + f.model.mtp_layers)
     logits = heads * per_stage(o["logits_bytes"]) + stages.has_head * 2.0 * per_stage(o["boundary_bytes"])
@@ -130,7 +129,7 @@ def stage_memory(
         "activations": activations - hot_activations,
         "recompute_workspace": workspace + shape,
         "logits": logits,
-        "dispatch_buffers": per_stage(o["dispatch_bytes"] * in_flight) * (stages.moe_layers > 0) - hot_buffers,
+        "dispatch_buffers": buffers - hot_buffers,
         "cp_buffers": per_stage(o["cp_buffer_bytes"]) + shape,
         "gathered_parameters": gathered_bytes(f, o, stages, sharding),
         "hot_experts": hot_activations + hot_buffers,
@@ -138,6 +137,19 @@ def stage_memory(
         "overhead": per_stage(f.cal.overhead_bytes - communication) + shape,
     }
     return terms | {"optimizer_step": optimizer_step_bytes(terms, temporaries)}
+
+
+def hot_buffer_bytes(o: Outputs, stages: StageTable, overlaps_experts: Bools) -> Num:
+    """What uneven routing adds to the buffers of dispatch and combine on each stage.
+
+    The rest of ``hot_experts`` is kept for the backward pass.
+    """
+    return per_stage(o["dispatch_hot_bytes"] * _in_flight(overlaps_experts)) * (stages.moe_layers > 0)
+
+
+def _in_flight(overlaps_experts: Bools) -> Num:
+    """Two micro-batches are on their way at once where their exchanges overlap."""
+    return np.where(overlaps_experts, 2.0, 1.0)
 
 
 def optimizer_step_bytes(terms: Mapping[str, Num], temporaries: Num) -> Num:

@@ -4,7 +4,7 @@
 2101.06840); where a framework lets them follow, gradients leave as they are made. ``parameters`` keeps parameters,
 gradients and optimizer there; each rank fetches its own shard of a layer before it is gathered (ZeRO-Infinity,
 Rajbhandari 2021, arXiv 2104.07857, section 5.1.1; PyTorch FSDP's CPUOffloadPolicy). ``activations`` moves what layers
-keep for the backward pass, but for the layer at work and the one on its way.
+keep for the backward pass, hot experts included, but for the layer at work and the one on its way.
 
 Transfers run beside compute: ``host_overlap_share`` of a pass hides them. The hosts' step takes the longest of its own
 traffic in host memory, of gradients on their way down and of parameters on their way up; what does not overlap adds up.
@@ -20,8 +20,8 @@ import numpy as np
 from costmodel.arrays import Bools, Num, num, per_stage
 from costmodel.facts import Facts
 from costmodel.layers import Parts, PassCost, total
-from costmodel.memory import optimizer_step_bytes, owned_params, visiting_bytes
-from costmodel.saved import kept_of_layer
+from costmodel.memory import hot_buffer_bytes, optimizer_step_bytes, owned_params, visiting_bytes
+from costmodel.saved import kept_hot_of_layer, kept_of_layer
 from costmodel.sharding import Sharding
 from costmodel.spec.options import OFFLOADS
 from costmodel.table import PlanTable, StageTable
@@ -151,6 +151,21 @@ def host_step_s(
     return step, longest - step + apart
 
 
+def _staying(o: Outputs, stages: StageTable, kept: tuple[Num, Num], recompute: Num, interval: Num) -> tuple[Num, Num]:
+    """(without hot experts, what these add) of the layers that a device holds while the others are with the host.
+
+    Args:
+        kept: the same of all layers.
+    """
+    dense, moe = (kept_of_layer(o, kind, recompute, interval) for kind in ("dense", "moe"))
+    dense, moe = per_stage(dense) * (stages.dense_layers > 0), per_stage(moe) * (stages.moe_layers > 0)
+    hot = np.where(moe >= dense, per_stage(kept_hot_of_layer(o, recompute)) * (stages.moe_layers > 0), 0.0)
+    return (
+        np.minimum(kept[0], _LAYERS_ON_DEVICE * (np.maximum(dense, moe) - hot)),
+        np.minimum(kept[1], _LAYERS_ON_DEVICE * hot),
+    )
+
+
 def onto_hosts(
     f: Facts,
     o: Outputs,
@@ -162,6 +177,7 @@ def onto_hosts(
     prefetch: Num,
     recompute: Num,
     interval: Num,
+    overlaps_experts: Bools,
 ) -> tuple[dict[str, Num], Num]:
     """(what stays on each stage's device by term, bytes that each device keeps with its host).
 
@@ -180,11 +196,13 @@ def onto_hosts(
     # Parameters that live there visit the device as gathered ones do, cut or not.
     visiting = per_stage(offload.parameters) * visiting_bytes(f, o, stages, prefetch)
     left["gathered_parameters"] = np.maximum(terms["gathered_parameters"], visiting)
-    dense, moe = (per_stage(kept_of_layer(o, kind, recompute, interval)) for kind in ("dense", "moe"))
-    of_layer = np.maximum(dense * (stages.dense_layers > 0), moe * (stages.moe_layers > 0))
-    stays = np.minimum(terms["activations"], _LAYERS_ON_DEVICE * of_layer)
-    away = np.where(per_stage(offload.activations) > 0, terms["activations"] - stays, 0.0)
-    left["activations"] = terms["activations"] - away
+    hot_buffers = hot_buffer_bytes(o, stages, overlaps_experts)
+    kept = terms["activations"], terms["hot_experts"] - hot_buffers
+    stays = _staying(o, stages, kept, recompute, interval)
+    leave = per_stage(offload.activations) > 0
+    even, hot = (np.where(leave, whole - some, 0.0) for whole, some in zip(kept, stays, strict=True))
+    left["activations"], left["hot_experts"] = terms["activations"] - even, terms["hot_experts"] - hot
+    away = even + hot
     # The hosts work on gradients of their own, where these stay on the device too.
     copied = per_stage(offload.host_step & ~offload.gradients) > 0
     copies = owned_params(f, o, stages, zero_stage) * per_stage(f.work.gradient_bytes)

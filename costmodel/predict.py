@@ -185,6 +185,7 @@ def _memory(
     offload: Offload | None,
 ) -> tuple[dict[str, Num], Num]:
     """(terms of memory by stage, bytes in the memory of one host)."""
+    overlapping = overlaps_experts(table["ep_overlap"], table["schedule"])
     terms = stage_memory(
         f,
         o,
@@ -196,7 +197,7 @@ def _memory(
         pp=num(table["pp"]),
         vpp=num(table["vpp"]),
         num_microbatches=num(table["num_microbatches"]),
-        overlaps_experts=overlaps_experts(table["ep_overlap"], table["schedule"]),
+        overlaps_experts=overlapping,
     )
     if offload is None:
         return terms, np.zeros(len(table))
@@ -210,6 +211,7 @@ def _memory(
         prefetch=sharding.prefetch,
         recompute=num(table["recompute"]),
         interval=num(table["recompute_interval"]),
+        overlaps_experts=overlapping,
     )
     on_one_host = np.minimum(f.hardware.devices_per_node, num(table.devices_used))
     return terms, on_one_host * each.max(axis=-1)

@@ -42,9 +42,18 @@ def hot_bytes(o: Outputs, stages: StageTable, recompute: Ints) -> Num:
     Layers that run again as a whole keep their inputs alone, which no routing makes larger.
     """
     _, moe_again = recomputed_layers(stages, recompute)
-    selective = np.where(recompute == RECOMPUTE_SELECTIVE, o["moe_selective_hot_bytes"], o["moe_saved_hot_bytes"])
-    hot: Num = (stages.moe_layers - moe_again) * per_stage(selective)
+    hot: Num = (stages.moe_layers - moe_again) * per_stage(_hot_of_layer(o, recompute))
     return hot
+
+
+def kept_hot_of_layer(o: Outputs, recompute: Ints | Num) -> Num:
+    """What uneven routing adds to ``kept_of_layer`` of a layer with experts."""
+    return np.where(recompute == RECOMPUTE_FULL, 0.0, _hot_of_layer(o, recompute))
+
+
+def _hot_of_layer(o: Outputs, recompute: Ints | Num) -> Num:
+    """The same of a layer that does not run again as a whole."""
+    return np.where(recompute == RECOMPUTE_SELECTIVE, o["moe_selective_hot_bytes"], o["moe_saved_hot_bytes"])
 
 
 def kept_activations(

@@ -86,6 +86,29 @@ def test_activations_cost_nothing_over_a_link_without_end(policy: int) -> None:
     )
 
 
+@pytest.mark.parametrize("policy", [RECOMPUTE_NONE, RECOMPUTE_FULL])
+@pytest.mark.parametrize("imbalance", [1.0, 1.5])
+def test_what_hot_experts_keep_leaves_as_it_is_moved(policy: int, imbalance: float) -> None:
+    """Every byte that leaves a device goes down once a micro-batch and comes up once."""
+    scenario = scenario_under("deepspeed", "mixtral-8x7b")
+    facts = recalibrated(Facts.of(scenario), host_overlap_share=0.0, host_link_efficiency=1.0)
+    facts = recalibrated(linked(facts, host_bandwidth=10e9), host_memory_bandwidth=1e30, expert_imbalance=imbalance)
+    axes = {"recompute": policy, "ep": 8, "zero_stage": 1}
+    here, there = priced(scenario, facts, **axes), priced(scenario, facts, **axes, offload=ACTIVATIONS)
+    layers, on_device, micro_batches = 32, 2, 2
+    gone = {
+        name: float(here.memory[name][0, 0] - there.memory[name][0, 0])
+        for name in here.memory
+        if here.memory[name][0, 0] != there.memory[name][0, 0]
+    }
+    hot = policy == RECOMPUTE_NONE and imbalance > 1
+    assert set(gone) == ({"activations", "hot_experts"} if hot else {"activations"})
+    assert float(there.host_bytes[0]) == pytest.approx(8 * sum(gone.values()), rel=1e-9)
+    of_layer = sum(gone.values()) / (layers - on_device)
+    waits = float(there.time["offload_comm"][0])
+    assert waits == pytest.approx(2 * micro_batches * layers * of_layer / 10e9, rel=1e-9)
+
+
 @pytest.mark.parametrize("offload", [OPTIMIZER, ACTIVATIONS, PARAMETERS])
 def test_a_slower_link_is_never_faster_and_a_link_of_nothing_never_ends(offload: int) -> None:
     scenario = scenario_under("deepspeed")
