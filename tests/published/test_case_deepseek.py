@@ -25,6 +25,7 @@ PAGE = "deepseek-v3.md"
 DEVICES, BATCH, SEQ_LEN = 2048, 15360, 4096
 HOURS_PER_TRILLION, TRILLIONS = 180e3, 14.8
 TOKENS_PER_STEP = BATCH * SEQ_LEN
+GIB = 2**30
 
 RUN = Case(
     name="DeepSeek-V3",
@@ -82,8 +83,31 @@ def test_the_plan_is_legal_and_has_no_tensor_parallelism() -> None:
 
 def test_all_but_the_exchange_of_experts_takes_the_published_gpu_hours() -> None:
     """DualPipe hides the exchange (section 3.2.1); what is priced as exposed of it comes on top and is no speed-up."""
-    assert gpu_hours(without_exchange_s()) == pytest.approx(2.664e6, rel=0.15)
-    assert without_exchange_s() / RUN.step_time_s - 1 < error(RUN) < 0.60
+    assert gpu_hours(without_exchange_s()) == pytest.approx(2.664e6, rel=0.07)
+    assert without_exchange_s() < predicted_s(RUN)
+
+
+def test_the_step_comes_out_15_percent_too_long() -> None:
+    """What the page says; too short would be as wrong as far too long."""
+    assert 0.05 < error(RUN) < 0.25
+    assert 2.8e6 < gpu_hours(predicted_s(RUN)) < 3.3e6
+
+
+def test_the_memory_comes_out_above_the_80_gb_that_it_ran_on() -> None:
+    """What the page says is wrong, and where: the state fits, the activations of 17 micro-batches are too many.
+
+    Inputs of the SwiGLU are priced in 16 bits and were kept in fp8 (section 3.3.3). A plan that truly ran is called too
+    big: whoever mends that has to change the page, and this test.
+    """
+    found = checked(RUN)
+    memory = found.answer["prediction"]["memory"]
+    assert found.answer["status"] == "too_big"
+    assert 90 * GIB < memory["peak_bytes"] < 100 * GIB
+    assert memory["peak_bytes"] > found.scenario.cluster.accelerator.memory_bytes
+    fullest = max(memory["stages"], key=lambda terms: sum(terms.values()))
+    state = sum(fullest[term] for term in ("parameters", "weight_copies", "gradients", "optimizer"))
+    assert max(fullest, key=lambda term: float(fullest[term])) == "activations"
+    assert state < 35 * GIB < 50 * GIB < fullest["activations"]
 
 
 def test_a_constant_utilisation_of_the_fp8_peak_is_far_off() -> None:

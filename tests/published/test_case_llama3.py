@@ -17,7 +17,6 @@ from tests.published.case_studies import (
     checked,
     constant_mfu_error,
     error,
-    predicted_s,
     results,
     searched,
 )
@@ -76,10 +75,14 @@ def test_context_parallelism_over_16_ranks_adds_the_gathering_of_keys_and_values
 
 
 def test_the_order_of_the_three_rows_is_the_published_one() -> None:
-    """43, 41, 38 %."""
+    """43, 41, 38 %; from row to row 430 / 400 and 400 / 380 TFLOP/s.
+
+    Predicted are 44.9, 41.1 and 39.1 %: strictly in that order, the steps between rows 1.8 and 0.2 % off.
+    """
     mfu = [checked(run).answer["prediction"]["mfu"] for run in CASES]
-    assert mfu == sorted(mfu, reverse=True) or mfu[1] == pytest.approx(mfu[2], rel=0.02)
-    assert predicted_s(SMALL) / predicted_s(LARGE) == pytest.approx(2 * 400 / 430, rel=0.03)
+    assert mfu[0] > mfu[1] > mfu[2]
+    assert mfu[0] / mfu[1] == pytest.approx(430 / 400, rel=0.03)
+    assert mfu[1] / mfu[2] == pytest.approx(400 / 380, rel=0.03)
 
 
 def test_counted_without_attention_the_long_row_would_be_far_off() -> None:
