@@ -26,7 +26,8 @@ class OtherVersion(PlannerError):
 def problem_key(request: SearchRequest) -> str:
     """What is asked, whoever answers it: neither the calibration nor the code is part of it.
 
-    Nor are the seed and the deadline: an answer that is proven is the same for all of them.
+    Nor are the seed and the deadline: an answer that is proven is the same for all of them. What is known of model,
+    cluster, framework and recipes is: with other facts, a new field among them, it is another question.
     """
     constraints = request.constraints
     return digest(
