@@ -122,10 +122,12 @@ def field_of(pointer: str) -> str:
     if not pointer.startswith("/"):
         return pointer
     first, *rest = (part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/"))
+    if first in _FLAGS:
+        return _FLAGS[first]
     return _as_flag(first + "".join(f"[{part}]" if part.isdecimal() else f".{part}" for part in rest))
 
 
 def _as_flag(field: str) -> str:
-    """A field of the body as the command line calls it."""
+    """A field of the body as the command line calls it; one entry of a list keeps its place, ``pins[0]``."""
     first = re.split(r"[.\[]", field, maxsplit=1)[0]
-    return _FLAGS.get(first) or first.replace("_", "-") + field[len(first) :]
+    return _FLAGS.get(field) or first.replace("_", "-") + field[len(first) :]

@@ -196,7 +196,8 @@ def test_bad_input_has_its_field_and_the_words_of_the_command_line() -> None:
     ("said", "field"),
     [
         ("gradient_dtype", "gradient-dtype"),
-        ("pins[0]", "pin"),
+        ("pins", "pin"),
+        ("pins[0]", "pins[0]"),
         ("cluster.tiers[0].bandwidth_bytes_per_s", "cluster.tiers[0].bandwidth_bytes_per_s"),
     ],
 )
