@@ -73,6 +73,7 @@ def prediction_result(answer: dict[str, Any], plan_id: str | None) -> Prediction
         "plan": PlanFields.model_validate(answer["plan"]),
         "violations": [Violation(rule=entry["rule"], reason=entry["reason"]) for entry in answer["violations"]],
         "warnings": answer["warnings"],
+        "short_of": answer["memory"]["short_of"],
     }
     if plan_id is not None:
         found |= {"plan_id": plan_id, "prediction": Prediction.model_validate(answer["prediction"])}

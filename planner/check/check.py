@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from costmodel.beyond_layers import beyond_layers
 from costmodel.catalog.framework_catalog import load_framework
 from costmodel.changes_training import changes_training
 from costmodel.errors import InvalidInput, UnknownName
 from costmodel.facts import Facts
 from costmodel.scenario import Scenario
+from costmodel.spec.options import OFFLOADS
 from costmodel.spec.plan import Plan
 from costmodel.spec.plan_draft import PlanDraft, read_draft
 from planner.check.batches import batch_hint
@@ -18,7 +20,7 @@ from planner.check.best import best_of, search_best
 from planner.check.complete import Completion, complete
 from planner.check.distance import Reference
 from planner.check.judge import judge
-from planner.check.memory import AT_RISK_SHARE, beyond_hosts, stage_verdicts, worst
+from planner.check.memory import AT_RISK_SHARE, beyond_hosts, host_verdict, short_of, stage_verdicts, worst
 from planner.check.nearest_answer import nearest_of
 from planner.check.plan_file import read_plan
 from planner.check.price import Pricing, price, recomputes_like_no_other
@@ -113,13 +115,15 @@ class _Check:
         if not broken:
             self.plan = Plan.model_validate(self.plan.model_dump())
             pricing = price(self.scenario, self.plan)
-            self.warnings += changes_training([self.plan])
+            self.warnings += [*changes_training([self.plan]), *beyond_layers([self.plan])]
         usable = self.scenario.usable_bytes
         stages = stage_verdicts(pricing, usable) if pricing else []
-        beyond_host = beyond_hosts(pricing, self.scenario.cluster) if pricing else None
+        host = host_verdict(pricing, self.plan.offload, self.scenario.cluster) if pricing else None
+        beyond_host = beyond_hosts(host, self.scenario.cluster)
         if beyond_host is not None:
             self.warnings.append(beyond_host)
-        status = "illegal" if broken else "too_big" if beyond_host else worst(stages)
+        short = short_of(stages, host)
+        status = "illegal" if broken else "too_big" if short else worst(stages)
         self._warn(taken, status)
         nearest: Json | None = None
         searched: Json | None = None
@@ -143,7 +147,13 @@ class _Check:
             "priced": pricing is not None and pricing.prediction is not None,
             "prediction": pricing.prediction if pricing else None,
             "bounds": _bounds(pricing),
-            "memory": {"usable_bytes": usable, "at_risk_above_bytes": round(AT_RISK_SHARE * usable), "stages": stages},
+            "memory": {
+                "usable_bytes": usable,
+                "at_risk_above_bytes": round(AT_RISK_SHARE * usable),
+                "short_of": short,
+                "stages": stages,
+                "host": host,
+            },
             "nearest": nearest,
             "searched": searched,
             "best": best,
@@ -193,7 +203,14 @@ class _Check:
         return best, None
 
     def _why_nothing(self, search: Search, outcome: Outcome) -> Json | None:
-        return infeasibility(self.request, search.facts, outcome) if outcome.proven else None
+        """Why no plan fits, of those that may offload what the given one does: these were searched for the nearest."""
+        own = ("offload", OFFLOADS.index(self.plan.offload))
+        left = self.deadline - time.monotonic()
+        if self.plan.offload != "none" and not self.request.constraints.touches("offload") and left > 0:
+            wider, found = search_best(replace(self.request, also=(own,)), left)
+            if found.proven and not found.best:
+                search, outcome = wider, found
+        return infeasibility(search.request, search.facts, outcome) if outcome.proven else None
 
 
 def _bounds(pricing: Pricing | None) -> Json | None:

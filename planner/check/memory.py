@@ -1,4 +1,4 @@
-"""Whether a plan fits, stage by stage, and which term fills the fullest one."""
+"""Whether a plan fits, stage by stage and into the hosts, and which term fills the fullest stage."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import Any, Literal
 
 from costmodel.spec.cluster import ClusterSpec
 from planner.check.price import Pricing
+from planner.search.need import Memory
 
 Verdict = Literal["fits", "at_risk", "too_big", "unknown"]
+
+_GIB = 2**30
 
 AT_RISK_SHARE = 0.95
 """Share of the usable memory above which a plan that fits may fail all the same.
@@ -45,13 +48,40 @@ def stage_verdicts(pricing: Pricing, usable: int) -> list[dict[str, Any]]:
     return found
 
 
-def beyond_hosts(pricing: Pricing, cluster: ClusterSpec) -> str | None:
-    """Why offloaded tensors don't fit into the hosts' memory; None where they do, or nobody knows how large it is."""
-    there = cluster.host_memory_bytes_per_node
-    if pricing.host_bytes is None or there is None or pricing.host_bytes <= there:
+def host_verdict(pricing: Pricing, offload: str, cluster: ClusterSpec) -> dict[str, Any] | None:
+    """What is offloaded against the memory of a node: ``{verdict, needed_bytes_per_node, memory_bytes_per_node,
+    free_bytes_per_node}``; None when nothing is offloaded.
+
+    Bytes are None where nobody knows them; ``free_bytes_per_node`` is negative by what is short.
+    """
+    if offload == "none":
         return None
-    need, have = pricing.host_bytes / 2**30, there / 2**30
-    return f"host memory: what is offloaded takes {need:.1f} GiB on a node; a node of {cluster.name} has {have:.1f}"
+    needed = None if pricing.host_bytes is None else round(pricing.host_bytes)
+    there = cluster.host_memory_bytes_per_node
+    free = None if needed is None or there is None else there - needed
+    return {
+        "verdict": "unknown" if free is None else "fits" if free >= 0 else "too_big",
+        "needed_bytes_per_node": needed,
+        "memory_bytes_per_node": there,
+        "free_bytes_per_node": free,
+    }
+
+
+def short_of(stages: list[dict[str, Any]], host: dict[str, Any] | None) -> list[Memory]:
+    """Which memory is short for certain: the devices', the hosts', or both."""
+    device: list[Memory] = ["device"] if any(stage["verdict"] == "too_big" for stage in stages) else []
+    return [*device, "host"] if host is not None and host["verdict"] == "too_big" else device
+
+
+def beyond_hosts(host: dict[str, Any] | None, cluster: ClusterSpec) -> str | None:
+    """Why offloaded tensors don't fit into the hosts' memory; None where they do, or nobody knows how large it is."""
+    if host is None or host["verdict"] != "too_big":
+        return None
+    need, have = host["needed_bytes_per_node"] / _GIB, host["memory_bytes_per_node"] / _GIB
+    return (
+        f"host memory: what is offloaded takes {need:.1f} GiB on a node, {need - have:.1f} more than the {have:.1f} "
+        f"that a node of {cluster.name} has"
+    )
 
 
 def worst(verdicts: list[dict[str, Any]]) -> Verdict:

@@ -51,4 +51,17 @@ def memory_lines(memory: Json) -> list[str]:
     hidden = sum(len(run) for run in runs) - sum(len(run) for run in fullest)
     if hidden:
         lines.append(f"{hidden} more stages need less (--json has them all)")
+    if memory["host"] is not None:
+        lines.append(_host_line(memory["host"]))
     return lines
+
+
+def _host_line(host: Json) -> str:
+    """``hosts: 526.0 GiB of 2048.0 per node (26%), fits``."""
+    needed, there = host["needed_bytes_per_node"], host["memory_bytes_per_node"]
+    if needed is None:
+        return "hosts: what is offloaded is not priced"
+    if there is None:
+        return f"hosts: {needed / _GIB:.1f} GiB per node, of a memory that is not known"
+    verdict = host["verdict"].replace("_", " ")
+    return f"hosts: {needed / _GIB:.1f} GiB of {there / _GIB:.1f} per node ({needed / there:.0%}), {verdict}"

@@ -49,12 +49,7 @@ def _verdict(answer: Json) -> str:
     usable = answer["memory"]["usable_bytes"] / GIB
     where = f"stage {fullest['stage']}" if len(stages) > 1 else "every device"
     if status == "too_big":
-        fullest = max(stages, key=lambda stage: stage["least_bytes"])
-        need, largest = fullest["least_bytes"] / GIB, fullest["largest_term"]
-        return (
-            f"TOO BIG by {need - usable:.1f} GiB: {where} needs {need:.1f} GiB of {usable:.1f} usable, "
-            f"{fullest['terms'][largest] / GIB:.1f} of it {largest}"
-        )
+        return _too_big(answer["memory"])
     need = fullest["most_bytes"] / GIB
     if status == "unknown":
         return f"NOT KNOWN TO FIT: {where} needs up to {need:.1f} GiB of {usable:.1f} usable"
@@ -63,6 +58,27 @@ def _verdict(answer: Json) -> str:
     if not answer["rules_known"]:
         legal = f"legal as far as arithmetic goes (no rules of {answer['plan']['framework']} are known here)"
     return f"{word}: {legal}, and {where} needs {need:.1f} GiB of {usable:.1f} usable ({need / usable:.0%})"
+
+
+def _too_big(memory: Json) -> str:
+    """By how much, and which memory: the devices', the hosts' or both."""
+    stages, usable = memory["stages"], memory["usable_bytes"] / GIB
+    fullest = max(stages, key=lambda stage: stage["least_bytes"])
+    where = f"stage {fullest['stage']}" if len(stages) > 1 else "every device"
+    need, largest = fullest["least_bytes"] / GIB, fullest["largest_term"]
+    device = f"{where} needs {need:.1f} GiB of {usable:.1f} usable"
+    term = f", {fullest['terms'][largest] / GIB:.1f} of it {largest}"
+    if memory["short_of"] == ["device"]:
+        return f"TOO BIG by {need - usable:.1f} GiB: {device}{term}"
+    host = memory["host"]
+    over = -host["free_bytes_per_node"] / GIB
+    hosts = (
+        f"what is offloaded takes {host['needed_bytes_per_node'] / GIB:.1f} GiB of host memory per node, "
+        f"a node has {host['memory_bytes_per_node'] / GIB:.1f}"
+    )
+    if memory["short_of"] == ["host"]:
+        return f"TOO BIG for the hosts by {over:.1f} GiB per node: {hosts}; {device}"
+    return f"TOO BIG by {need - usable:.1f} GiB, and for the hosts by {over:.1f} GiB per node: {device}{term}; {hosts}"
 
 
 def _illegal(violations: list[Json]) -> str:

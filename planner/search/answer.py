@@ -7,6 +7,7 @@ from threading import Event
 from typing import Any
 
 from costmodel.arrays import Num, num
+from costmodel.beyond_layers import beyond_layers
 from costmodel.certainty import certainty_of, interval_of
 from costmodel.changes_training import changes_training
 from costmodel.facts import Facts
@@ -17,17 +18,25 @@ from costmodel.plan_rows import plan_of
 from costmodel.predict import StagePrediction, predict_stages
 from costmodel.recompute_modules import modules_of
 from costmodel.scenario import Scenario
+from costmodel.spec.options import OFFLOADS
 from costmodel.spec.plan import RECOMPUTES
 from costmodel.table import PlanTable, stage_table
 from costmodel.utilisation import utilisation
 from planner.options_in_words import options_in_words
+from planner.search.choices import offloads
 from planner.search.eliminate import MEMORY, PINS
+from planner.search.need import Need
 from planner.search.objective import objective_of
 from planner.search.request import SearchRequest
 from planner.search.solve import Outcome, Progress, Search
 from planner.search.version import search_version
 
 Json = dict[str, Any]
+
+STATE_TERMS = ("parameters", "weight_copies", "gradients", "optimizer")
+"""The memory terms of model state."""
+
+_GIB = 2**30
 
 _NOT_COUNTED = "the deadline left no time to count the meshes that do not fit into memory"
 
@@ -118,12 +127,12 @@ def answer_of(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:
     unit_value = objective_of(request).shown
     given, calibration, version = scenario_id(scenario), calibration_id(scenario.calibration), cost_model_version()
     plans: list[Json] = []
+    found = [plan_of(scenario, priced.row) for priced in outcome.best]
     if outcome.best:
         table = PlanTable.of_rows([priced.row for priced in outcome.best])
-        for rank, (priced, prediction) in enumerate(
-            zip(outcome.best, predictions(scenario, facts, table), strict=True), start=1
+        for rank, (plan, prediction) in enumerate(
+            zip(found, predictions(scenario, facts, table), strict=True), start=1
         ):
-            plan = plan_of(scenario, priced.row)
             address = plan_id(given, plan, calibration, version)
             document = plan.model_dump(mode="json")
             plans.append(
@@ -151,7 +160,8 @@ def answer_of(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:
         "infeasibility": infeasibility(request, facts, outcome) if status == "infeasible" else None,
         "warnings": [
             *scenario.warnings(),
-            *changes_training(plan_of(scenario, priced.row) for priced in outcome.best),
+            *changes_training(found),
+            *beyond_layers(found),
             *([] if outcome.memory_counted else [_NOT_COUNTED]),
         ],
         "search": {
@@ -211,7 +221,7 @@ def infeasibility(request: SearchRequest, facts: Facts, outcome: Outcome) -> Jso
 
     for rule, count in sorted(elimination.counts.items(), key=place):
         if rule == MEMORY:
-            reason = memory_reason(scenario, facts, outcome)
+            reason = memory_reason(request, facts, outcome)
         elif rule == PINS:
             reason = f"{request.constraints.describe()} leave no way to lay out stages, sharding or the CP exchange"
         else:
@@ -221,22 +231,40 @@ def infeasibility(request: SearchRequest, facts: Facts, outcome: Outcome) -> Jso
     return {"conflict": conflict, "relaxations": []}
 
 
-def memory_reason(scenario: Scenario, facts: Facts, outcome: Outcome) -> str:
-    """What the leanest plan needs, against what there is."""
-    usable = scenario.usable_bytes / 2**30
+def memory_reason(request: SearchRequest, facts: Facts, outcome: Outcome) -> str:
+    """What the leanest plan needs of the memory that is short, the device's, the host's or both, against what there is.
+
+    The leanest is the one that lacks the least, by share of what there is.
+    """
+    scenario = request.scenario
+    usable, hosts = scenario.usable_bytes / _GIB, scenario.cluster.host_memory_bytes_per_node
     if outcome.leanest is None:
-        return f"no plan of these meshes fits into the usable {usable:.1f} GiB per device"
+        beside = f" and {hosts / _GIB:.1f} GiB of host memory per node" if hosts and any(offloads(request)) else ""
+        return f"no plan of these meshes fits into the usable {usable:.1f} GiB per device{beside}"
     table = outcome.leanest
     full = predict_stages(facts, table, stage_table(scenario, table, every_stage=True))
-    worst = int(total(full.memory)[0].argmax())
-    state = sum(
-        float(full.memory[name][0, worst]) for name in ("parameters", "weight_copies", "gradients", "optimizer")
+    need = Need(
+        device_bytes=float(full.peak_bytes[0]),
+        usable_bytes=scenario.usable_bytes,
+        host_bytes=float(full.host_bytes[0]),
+        host_memory_bytes=hosts,
     )
     row = table.row(0)
     mesh = ", ".join(f"{axis} {row[axis]}" for axis in ("tp", "cp", "pp", "dp", "ep") if row[axis] > 1 or axis == "dp")
-    capacity = scenario.cluster.accelerator.memory_bytes / 2**30
-    return (
-        f"the leanest plan ({mesh}, zero_stage {row['zero_stage']}, {RECOMPUTES[row['recompute']]} recompute) needs "
-        f"{float(full.peak_bytes[0]) / 2**30:.1f} GiB per device, {state / 2**30:.1f} GiB of it parameters, "
-        f"gradients and optimizer; usable are {usable:.1f} of {capacity:.1f} GiB"
-    )
+    offload = f", offload {OFFLOADS[row['offload']]}" if row["offload"] else ""
+    plan = f"({mesh}, zero_stage {row['zero_stage']}, {RECOMPUTES[row['recompute']]} recompute{offload})"
+    told: list[str] = []
+    if "host" in need.short_of and hosts is not None:
+        told.append(
+            f"{need.host_bytes / _GIB:.1f} GiB of host memory per node for what it offloads, where a node of "
+            f"{scenario.cluster.name} has {hosts / _GIB:.1f} GiB"
+        )
+    if "host" not in need.short_of or "device" in need.short_of:
+        worst = int(total(full.memory)[0].argmax())
+        state = sum(float(full.memory[name][0, worst]) for name in STATE_TERMS)
+        capacity = scenario.cluster.accelerator.memory_bytes / _GIB
+        told.append(
+            f"{need.device_bytes / _GIB:.1f} GiB per device, {state / _GIB:.1f} GiB of it parameters, gradients and "
+            f"optimizer; usable are {usable:.1f} of {capacity:.1f} GiB"
+        )
+    return f"the leanest plan {plan} needs {', and '.join(told)}"

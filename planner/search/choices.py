@@ -53,6 +53,13 @@ def option_choices(request: SearchRequest) -> tuple[tuple[int, ...], ...]:
     return tuple(product(*(_domain(request, option) for option in CHOICES)))
 
 
+def offloads(request: SearchRequest) -> tuple[int, ...]:
+    """Codes of what plans of the search may keep with the hosts, ``none`` among them where they need not."""
+    place, usual = CHOICE_NAMES.index("offload"), int(BY_NAME["offload"].encode("none"))
+    codes = (choice[place] for choice in option_choices(request))
+    return tuple(dict.fromkeys(usual if code == USUAL else code for code in codes))
+
+
 @lru_cache(maxsize=256)
 def policies(request: SearchRequest) -> tuple[tuple[int, int], ...]:
     """Every recompute policy with every combination of options, the policies that recompute least first.

@@ -23,9 +23,13 @@ _MESHES_IN_A_BLOCK = 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class LeanestPlans:
-    """The plan of each mesh that needs the least memory, and what it needs; infinite where no plan is legal."""
+    """The plan of each mesh that lacks the least memory.
 
-    peak_bytes: Num
+    Attributes:
+        lack: as in ``PredictionTable.lack``; infinite where no plan is legal.
+    """
+
+    lack: Num
     plans: PlanTable
 
 
@@ -44,22 +48,23 @@ def unfit_meshes(
             if late():
                 return None
             if len(doubtful):
-                peaks = search(request, f, _take(meshes, doubtful)).peak_bytes
-                unfit[doubtful] = peaks > usable
-                doubtful = doubtful[peaks > usable]
+                beyond = search(request, f, _take(meshes, doubtful), usable).lack > 0.0
+                unfit[doubtful] = beyond
+                doubtful = doubtful[beyond]
     return unfit
 
 
 def nearest_plan(request: SearchRequest, f: Facts, meshes: Columns, late: Callable[[], bool]) -> PlanTable | None:
-    """The plan that needs the least memory of all, a table of one row; None when ``late`` became true in the middle."""
-    peaks: list[Num] = []
+    """The plan that lacks the least memory of all, a table of one row; None when ``late`` became true in the middle."""
+    usable = float(request.scenario.usable_bytes)
+    lacks: list[Num] = []
     for block in _blocks(np.arange(len(meshes["tp"]))):
         if late():
             return None
-        peaks.append(_usually_leanest(request, f, _take(meshes, block)).peak_bytes)
-    order = np.argsort(np.concatenate(peaks), kind="stable")[:_NEAREST]
-    found = _leanest(request, f, _take(meshes, order))
-    return found.plans.take(np.array([int(found.peak_bytes.argmin())]))
+        lacks.append(_usually_leanest(request, f, _take(meshes, block), usable).lack)
+    order = np.argsort(np.concatenate(lacks), kind="stable")[:_NEAREST]
+    found = _leanest(request, f, _take(meshes, order), usable)
+    return found.plans.take(np.array([int(found.lack.argmin())]))
 
 
 def _blocks(meshes: Ints) -> Iterator[Ints]:
@@ -72,7 +77,7 @@ def _take(meshes: Columns, rows: Ints) -> Columns:
     return {axis: column[rows] for axis, column in meshes.items()}
 
 
-def _usually_leanest(request: SearchRequest, f: Facts, meshes: Columns) -> LeanestPlans:
+def _usually_leanest(request: SearchRequest, f: Facts, meshes: Columns, usable: float) -> LeanestPlans:
     """Most recompute, everything sharded over all replicas, the plainest layout of the fewest chunks."""
     most = policies(request)[-1][0]
     lean_policies = [place for place, (recompute, _) in enumerate(policies(request)) if recompute == most]
@@ -80,17 +85,17 @@ def _usually_leanest(request: SearchRequest, f: Facts, meshes: Columns) -> Leane
     high = legal_zero_stages(request)[-2:]
     lean = np.flatnonzero((rows["dp_replicate"] == 1) & np.isin(rows["zero_stage"], high))
     table, of_plan = expand(request, _take(rows, lean), leanest=True, every_layout=False)
-    return _least_per_mesh(request, f, table, of_row[lean][of_plan], len(meshes["tp"]))
+    return _least_per_mesh(request, f, table, of_row[lean][of_plan], len(meshes["tp"]), usable)
 
 
-def _leanest(request: SearchRequest, f: Facts, meshes: Columns) -> LeanestPlans:
+def _leanest(request: SearchRequest, f: Facts, meshes: Columns, usable: float) -> LeanestPlans:
     """Every recompute policy, sharding and layout."""
     rows, of_row = _every_policy(request, meshes, range(len(policies(request))))
     layers, leading_dense = layer_counts(request.scenario)
     # With layers of one kind the fewest chunks keep the fewest activations; more chunks may mix two kinds better.
     uniform = leading_dense in (0, layers)
     table, of_plan = expand(request, rows, leanest=True, every_chunking=not uniform)
-    return _least_per_mesh(request, f, table, of_row[of_plan], len(meshes["tp"]))
+    return _least_per_mesh(request, f, table, of_row[of_plan], len(meshes["tp"]), usable)
 
 
 def _every_policy(request: SearchRequest, meshes: Columns, places: Sequence[int]) -> tuple[Columns, Ints]:
@@ -101,15 +106,18 @@ def _every_policy(request: SearchRequest, meshes: Columns, places: Sequence[int]
     return rows, mesh[of_pair]
 
 
-def _least_per_mesh(request: SearchRequest, f: Facts, table: PlanTable, mesh: Ints, count: int) -> LeanestPlans:
+def _least_per_mesh(
+    request: SearchRequest, f: Facts, table: PlanTable, mesh: Ints, count: int, usable: float
+) -> LeanestPlans:
     legal = np.flatnonzero(legal_mask(request.scenario, table))
     table, mesh = table.take(legal), mesh[legal]
-    peaks = predict(f, table, stage_table(request.scenario, table)).device_bytes(f)
-    order = np.lexsort((peaks, mesh))
+    priced = predict(f, table, stage_table(request.scenario, table))
+    lacks = priced.lack(f, usable)
+    order = np.lexsort((priced.peak_bytes, lacks, mesh))
     which, first = np.unique(mesh[order], return_index=True)
     least = np.full(count, np.inf)
-    least[which] = peaks[order][first]
+    least[which] = lacks[order][first]
     chosen = {axis: np.ones(count, dtype=np.int64) for axis in AXES}
     for axis in AXES:
         chosen[axis][which] = table[axis][order[first]]
-    return LeanestPlans(peak_bytes=least, plans=PlanTable(columns=chosen))
+    return LeanestPlans(lack=least, plans=PlanTable(columns=chosen))

@@ -108,6 +108,27 @@ def test_a_hundred_plans_at_once(client: httpx.Client, answer: Json) -> None:
     assert {result["plan_id"] for result in results} == {answer["plans"][0]["id"]}
 
 
+def test_programs_are_told_whose_memory_is_short(client: httpx.Client) -> None:
+    huge = {"model": "llama-3.1-405b", "cluster": "dgx-h100", "devices": 16, "framework": "deepspeed"}
+    plan = {"zero_stage": 3, "offload": "parameters", "recompute": "full", "global_batch_size": 64, "seq_len": 8192}
+    hosts, both, devices, fits = _judged(
+        client,
+        huge | {"plan": plan},
+        huge | {"plan": plan | {"recompute": "none"}},
+        huge | {"plan": plan | {"offload": "none"}},
+        huge | {"model": "llama-3-8b", "plan": plan},
+    )
+    assert [found["short_of"] for found in (hosts, both, devices, fits)] == [
+        ["host"],
+        ["device", "host"],
+        ["device"],
+        [],
+    ]
+    assert [found["status"] for found in (hosts, both, devices, fits)] == [*["too_big"] * 3, "fits"]
+    assert any("1353.8 more than the 2048.0" in warning for warning in hosts["warnings"])
+    assert fits["warnings"] == []
+
+
 def test_nothing_is_searched_for_a_plan_that_does_not_fit(client: httpx.Client) -> None:
     """What would fit instead, and why nothing does, takes a search of a third of a second for each of these."""
     plan = {"tp": 1, "pp": 1, "dp": 64, "micro_batch_size": 1, "global_batch_size": 64, "seq_len": 4096}

@@ -202,6 +202,22 @@ def test_a_plan_that_the_hosts_can_not_hold_does_not_fit() -> None:
         assert np.isfinite(found).tolist() == [True, finite]
 
 
+def test_what_is_missing_of_either_memory_adds_up_to_what_a_plan_lacks() -> None:
+    scenario = scenario_under("megatron-core")
+    table = PlanTable.of_rows([plan_row(16, dp=8) | {"offload": kind} for kind in (NONE, OPTIMIZER)])
+    stages, facts = stage_table(scenario, table), Facts.of(scenario)
+    found = predict(facts, table, stages)
+    here, there = found.peak_bytes.tolist()
+    hosts = float(found.host_bytes[1])
+    for usable, room, lacks in (
+        (here, hosts, [0.0, 0.0]),
+        (here, hosts / 3, [0.0, 2.0]),
+        (there / 4, 2 * hosts, [4 * here / there - 1, 3.0]),
+        (there / 4, hosts / 3, [4 * here / there - 1, 5.0]),
+    ):
+        assert found.lack(linked(facts, host_memory=room), usable).tolist() == pytest.approx(lacks)
+
+
 def test_gradients_that_are_summed_up_whole_stay_on_the_device() -> None:
     """A rank of ZeRO-1 has no share of them before the step ends."""
     scenario = scenario_under("deepspeed")

@@ -16,17 +16,19 @@ from costmodel.facts import Facts
 from costmodel.predict import predict
 from costmodel.rules import legal_mask
 from costmodel.scenario import Scenario
+from costmodel.spec.cluster import ClusterSpec
 from costmodel.spec.options import OFFLOADS
 from costmodel.spec.plan import Plan
 from costmodel.table import stage_table
 from planner.question import Question
 from planner.resolving import request_of as resolved
 from planner.search.allowed import allowed_options, words_of
-from planner.search.answer import answer_to
+from planner.search.answer import answer_to, infeasibility
 from planner.search.choices import policies
+from planner.search.eliminate import MEMORY, Elimination
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
-from planner.search.solve import Search
+from planner.search.solve import Outcome, Search
 from planner.search.space import mesh_candidates
 from tests.scenarios import scenario_of
 from tests.searches import request_of
@@ -66,6 +68,63 @@ def test_hosts_that_are_too_small_are_no_way_out() -> None:
     small = load_cluster("dgx-h100").model_copy(update={"host_memory_bytes_per_node": int(need) // 2})
     found = answer_to(resolved(Question(**SEVENTY_B | {"cluster": small}, allow=("offload",))))
     assert found["status"] == "infeasible"
+
+
+def memory_reason(*pins: str, allow: tuple[str, ...] = (), **question: Any) -> str:
+    asked = Question(**SEVENTY_B | question, pins=pins, allow=allow, framework="deepspeed")
+    found = answer_to(resolved(asked))
+    assert found["status"] == "infeasible"
+    first = found["infeasibility"]["conflict"][0]
+    assert first["rule"] == "memory"
+    return str(first["reason"])
+
+
+def with_hosts_of(gib: float) -> ClusterSpec:
+    return load_cluster("dgx-h100").model_copy(update={"host_memory_bytes_per_node": int(gib * 2**30)})
+
+
+@pytest.mark.parametrize(
+    ("pins", "how", "billions"),
+    [
+        (("offload=optimizer",), {"cluster": with_hosts_of(300)}, 70.55),
+        # Plans that offload nothing lack far more on the devices.
+        ((), {"allow": ("offload",), "model": "llama-3.1-405b", "seq_len": 8192}, 405.85),
+    ],
+)
+def test_hosts_that_are_short_are_blamed_and_not_the_devices(
+    pins: tuple[str, ...], how: dict[str, Any], billions: float
+) -> None:
+    """Each of two nodes has to hold half of the 16 bytes of a parameter that its optimizer and gradient take."""
+    reason = memory_reason(*pins, **how)
+    there = 300.0 if "cluster" in how else 2048.0
+    needed = float(reason.split(" needs ")[1].split()[0])
+    assert needed == pytest.approx(16 * billions * 1e9 / 2 / 2**30, rel=0.01)
+    assert reason.endswith(
+        f", offload optimizer) needs {needed:.1f} GiB of host memory per node for what it offloads, where a node of "
+        f"dgx-h100 has {there:.1f} GiB"
+    )
+
+
+def test_both_memories_are_named_where_both_are_short() -> None:
+    reason = memory_reason("offload=optimizer", "recompute=none", "mbs=16", cluster=with_hosts_of(300))
+    assert "a node of dgx-h100 has 300.0 GiB, and " in reason
+    assert "GiB per device" in reason
+
+
+def test_the_devices_alone_are_blamed_where_nothing_may_be_offloaded_or_the_hosts_have_the_room() -> None:
+    for pins in (("recompute=none", "mbs=16"), ("offload=optimizer", "recompute=none", "mbs=16")):
+        reason = memory_reason(*pins)
+        assert "host memory" not in reason
+        assert "GiB per device" in reason
+        assert ("offload optimizer" in reason) == ("offload=optimizer" in pins)
+
+
+def test_without_a_leanest_plan_both_limits_are_named_where_something_may_be_offloaded() -> None:
+    for pins, named in ((("offload=optimizer",), True), ((), False)):
+        request = resolved(Question(**SEVENTY_B | {"cluster": with_hosts_of(300)}, pins=pins))
+        none = Outcome(elimination=Elimination(legal=np.zeros(0, dtype=np.bool_), counts={MEMORY: 1}), meshes=1)
+        (conflict,) = infeasibility(request, Facts.of(request.scenario), none)["conflict"]
+        assert ("300.0 GiB of host memory per node" in conflict["reason"]) is named
 
 
 def test_a_rule_on_offload_is_named() -> None:

@@ -288,6 +288,73 @@ def test_an_offload_has_a_price_and_needs_room_in_the_hosts(tmp_path: Path) -> N
     found = checked(tmp_path, {"tp": 2, "pp": 4, "offload": "optimizer"}, cluster=str(tmp_path / "cluster.yaml"))
     assert found["status"] == "too_big"
     assert any(warning.startswith("host memory: what is offloaded takes") for warning in found["warnings"])
+    assert found["memory"]["short_of"] == ["host"]
+    assert found["memory"]["host"] == {
+        "verdict": "too_big",
+        "needed_bytes_per_node": need,
+        "memory_bytes_per_node": need - 1,
+        "free_bytes_per_node": -1,
+    }
+    assert all(stage["verdict"] == "fits" for stage in found["memory"]["stages"])
+    assert (here["memory"]["short_of"], here["memory"]["host"]) == ([], None)
+    assert (there["memory"]["short_of"], there["memory"]["host"]["verdict"]) == ([], "fits")
+
+
+def test_hosts_of_unknown_memory_are_not_said_to_be_short(tmp_path: Path) -> None:
+    known = Path(find_spec("costmodel.catalog").submodule_search_locations[0]) / "clusters" / "dgx-h100.yaml"
+    text = re.sub(r"(?m)^host_memory_bytes_per_node: .*\n", "", known.read_text())
+    (tmp_path / "cluster.yaml").write_text(text, encoding="utf-8")
+    found = checked(tmp_path, {"tp": 2, "pp": 4, "offload": "optimizer"}, cluster=str(tmp_path / "cluster.yaml"))
+    assert found["status"] == "fits"
+    host = found["memory"]["host"]
+    assert host["verdict"] == "unknown"
+    assert host["needed_bytes_per_node"] > 0
+    assert (host["memory_bytes_per_node"], host["free_bytes_per_node"]) == (None, None)
+
+
+HUGE = {"model": "llama-3.1-405b", "devices": 16, "global_batch_size": 64, "seq_len": 8192, "framework": "deepspeed"}
+OFFLOADED = {"tp": 1, "zero_stage": 3, "offload": "parameters", "recompute": "full"}
+
+
+@pytest.mark.parametrize(("recompute", "short"), [("full", ["host"]), ("none", ["device", "host"])])
+def test_what_is_short_is_told_apart_and_nothing_fits_for_that_very_reason(
+    tmp_path: Path, recompute: str, short: list[str]
+) -> None:
+    """18 bytes for each of 405 billion parameters lie in two hosts."""
+    found = checked(tmp_path, OFFLOADED | {"recompute": recompute}, **HUGE)
+    assert (found["status"], found["memory"]["short_of"]) == ("too_big", short)
+    assert found["memory"]["host"]["needed_bytes_per_node"] == pytest.approx(18 * 405.85e9 / 2, rel=0.01)
+    assert found["nearest"] is None
+    reason = found["infeasibility"]["conflict"][0]["reason"]
+    assert "offload parameters) needs" in reason
+    assert "GiB of host memory per node for what it offloads, where a node of dgx-h100 has 2048.0 GiB" in reason
+
+
+@pytest.mark.parametrize(
+    ("plan", "how", "says"),
+    [
+        (
+            {"pp": 2, "vpp": 2, "schedule": "interleaved_1f1b", "recompute": "full", "recompute_interval": 9},
+            {},
+            "recompute_interval 9 means the same as 8: no chunk of a stage has more layers that run again",
+        ),
+        (
+            {"zero_stage": 3, "fsdp_prefetch": 33},
+            {"framework": "torchtitan"},
+            "fsdp_prefetch 33 means the same as 32: no stage has more layers",
+        ),
+    ],
+)
+def test_options_that_count_beyond_the_layers_are_told(
+    tmp_path: Path, plan: dict[str, Any], how: dict[str, Any], says: str
+) -> None:
+    beyond = checked(tmp_path, plan, **how)
+    assert beyond["status"] in ("fits", "at_risk")
+    assert beyond["warnings"] == [says]
+    name, value = says.split()[:2]
+    within = checked(tmp_path, plan | {name: int(value) - 1}, **how)
+    assert within["warnings"] == []
+    assert same(within["prediction"], beyond["prediction"])
 
 
 def test_sequences_that_stay_whole_need_more(tmp_path: Path) -> None:

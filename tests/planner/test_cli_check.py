@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,43 @@ def test_the_report_names_rules_numbers_and_ways_out(capsys: pytest.CaptureFixtu
     )
     assert header[1:3] == ["stage", "GiB"]
     assert len(first) >= 8
+
+
+HUGE = ["--model", "llama-3.1-405b", "--cluster", "dgx-h100", "--devices", "16", "--global-batch-size", "64"]
+HUGE += ["--seq-len", "8192", "--framework", "deepspeed"]
+
+
+@pytest.mark.parametrize(
+    ("recompute", "says"),
+    [
+        ("full", r"TOO BIG for the hosts by (\S+) GiB per node: what is offloaded takes (\S+) GiB of host memory per "),
+        (
+            "none",
+            r"TOO BIG by 4\d\d\.\d GiB, and for the hosts by (\S+) GiB per node: .* offloaded takes (\S+) GiB of ",
+        ),
+    ],
+)
+def test_hosts_that_are_short_are_named_with_what_they_lack(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, recompute: str, says: str
+) -> None:
+    plan = {"tp": 1, "zero_stage": 3, "offload": "parameters", "recompute": recompute}
+    code, out, _ = call(capsys, "--plan", write_plan(tmp_path, plan), *HUGE, "--no-best")
+    assert code == 3
+    found = re.match(says, out.splitlines()[1])
+    assert found is not None
+    short, needed = map(float, found.groups())
+    assert short > 0
+    assert short == pytest.approx(needed - 2048.0, abs=0.06)
+    assert f"hosts: {needed:.1f} GiB of 2048.0 per node (166%), too big" in out
+    assert "by -" not in out
+
+
+def test_what_is_offloaded_is_shown_where_it_fits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    _, out, _ = call(capsys, "--plan", write_plan(tmp_path, OFFLOADED), *SCENARIO, "--no-best")
+    (line,) = [line.strip() for line in out.splitlines() if line.strip().startswith("hosts: ")]
+    assert line.endswith("%), fits")
+    _, out, _ = call(capsys, "--plan", write_plan(tmp_path, FITTING), *SCENARIO, "--no-best")
+    assert "hosts: " not in out
 
 
 @pytest.mark.parametrize(

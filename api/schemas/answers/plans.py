@@ -272,6 +272,9 @@ class PredictionResult(Answer):
     plan: PlanFields | Absent = None
     """The plan with everything that follows from what was given."""
     prediction: Prediction | Absent = None
+    short_of: list[Literal["device", "host"]] | Absent = None
+    """Of a plan that is `too_big`: the memory that it does not fit into, the devices', the hosts' or both. Empty
+    for any other."""
     violations: list[Violation] | Absent = None
     """The rules that it breaks."""
     warnings: list[str] | Absent = None
