@@ -99,22 +99,29 @@ class _Disagreement(_Document):
     step_time_s: float
     time: dict[str, float]
     memory_bytes: int
+    host_bytes_per_node: int = 0
+    value: float = 0.0
     fits: bool
+    short_of: list[Literal["device", "host"]] = []
     told: str
 
 
 class _ExplainedPlan(_Document):
     plan: dict[str, Any]
     prediction: dict[str, Any]
+    value: float = 0.0
 
 
 class _Difference(_Document):
+    value: float = 0.0
     step_time_s: float
     time: dict[str, float]
     memory_bytes: int
+    host_bytes_per_node: int = 0
 
 
 class _Explanation(_Document):
+    objective: Objective = "step_time"
     steps: list[_Step]
     procedure_plan: _ExplainedPlan | None
     disagreements: list[_Disagreement]

@@ -8,6 +8,10 @@ from typing import Any
 
 _WIDTH = 120
 _SAME = 5e-4
+_GO_FOR = {
+    "cost": "which go for the shortest step; the search minimises what a step costs",
+    "fewest_devices": "which go for the shortest step; the search minimises the devices that are used",
+}
 
 
 def print_explanation(explanation: dict[str, Any]) -> None:
@@ -16,7 +20,9 @@ def print_explanation(explanation: dict[str, Any]) -> None:
 
 
 def _lines(explanation: dict[str, Any]) -> list[str]:
-    lines = ["", "How one would choose by hand (the primer's six steps):"]
+    objective = explanation.get("objective", "step_time")  # absent in answers that were stored before it was told
+    go_for = f", {_GO_FOR[objective]}" if objective != "step_time" else ""
+    lines = ["", *_wrapped("", f"How one would choose by hand (the primer's six steps{go_for}):")]
     for step in explanation["steps"]:
         lines += _wrapped(f"{step['number']}. ", f"{step['question']} {step['told']}")
     plan, difference = explanation["procedure_plan"], explanation["difference"]
@@ -26,12 +32,27 @@ def _lines(explanation: dict[str, Any]) -> list[str]:
         return lines
     if not explanation["disagreements"]:
         return [*lines, "The search agrees: its best plan is that plan."]
-    own, by = plan["prediction"]["step_time_s"], difference["step_time_s"]
-    takes = f"takes {own + by:.4g} s, not {own:.4g} s" if abs(by) >= _SAME * own else "is another one, and as fast"
-    lines.append(f"The search disagrees: its best plan {takes}. Changed one after the other:")
+    compared = _compared(objective, plan, difference)
+    lines += _wrapped("", f"The search disagrees: its best plan {compared}. Changed one after the other:")
     for part in explanation["disagreements"]:
         lines += _wrapped("- ", part["told"])
     return lines
+
+
+def _compared(objective: str, plan: dict[str, Any], difference: dict[str, Any]) -> str:
+    """The best plan against the procedure's, in the objective's unit first."""
+    own, by = plan["prediction"]["step_time_s"], difference["step_time_s"]
+    differs = abs(by) >= _SAME * own
+    takes = f"takes {own + by:.4g} s, not {own:.4g} s" if differs else "is another one, and as fast"
+    if objective == "step_time":
+        return takes
+    value, more = plan["value"], difference["value"]
+    also = f" and {takes}" if differs else " and is as fast"
+    if objective == "fewest_devices":
+        count = f"{value + more:.0f} device{'s' if value + more != 1 else ''}"
+        return (f"uses {count}, not {value:.0f}," if more else f"uses {count} too") + also
+    costs = f"costs {value + more:.4g} a step, not {value:.4g}," if abs(more) >= _SAME * value else "costs as much"
+    return costs + also
 
 
 def _wrapped(head: str, text: str) -> list[str]:

@@ -239,10 +239,11 @@ class ExplainedStep(Told):
 
 
 class ExplainedPlan(Told):
-    """The plan that the procedure leads to."""
+    """The plan that the procedure leads to; ``value`` is in the objective's unit."""
 
     plan: PlanFields
     prediction: Prediction
+    value: float | None = None
 
 
 class Disagreement(Told):
@@ -252,13 +253,17 @@ class Disagreement(Told):
     step_time_s: float
     time: dict[str, float]
     memory_bytes: int
+    host_bytes_per_node: int = 0
+    value: float | None = None
     fits: bool
+    short_of: tuple[str, ...] = ()
     told: str
 
 
 class Explanation(Told):
-    """The procedure's steps and plan, and where the search's best plan disagrees."""
+    """The procedure's steps and plan, and where the search's best plan disagrees by what is minimised."""
 
+    objective: str = "step_time"
     steps: tuple[ExplainedStep, ...]
     procedure_plan: ExplainedPlan | None
     disagreements: tuple[Disagreement, ...]
@@ -400,13 +405,15 @@ class Violation(Told):
 class PredictionResult(Told):
     """A verdict on one plan: ``fits``, ``at_risk``, ``too_big``, ``unknown`` or ``illegal``.
 
-    An item that could not be judged has no status but a ``problem``.
+    ``short_of`` says of one that is too big which memory is: ``device``, ``host`` or both. An item that could not be
+    judged has no status but a ``problem``.
     """
 
     status: str | None
     plan_id: str | None = None
     plan: PlanFields | None = None
     prediction: Prediction | None = None
+    short_of: tuple[str, ...] = ()
     violations: tuple[Violation, ...] = ()
     warnings: tuple[str, ...] = ()
     problem: dict[str, Any] | None = None

@@ -11,6 +11,7 @@ import numpy as np
 
 from costmodel.spec.options import BY_NAME, OPTION_NAMES
 from costmodel.spec.plan import CP_COMM_TYPES
+from planner.search.request import ObjectiveKind
 
 Json = dict[str, Any]
 
@@ -65,15 +66,38 @@ def memory_difference_bytes(ours: Json, theirs: Json) -> int:
     return int(theirs["memory"]["peak_bytes"] - ours["memory"]["peak_bytes"])
 
 
-def in_words(axes: list[Json], time: dict[str, float], memory_bytes: int) -> str:
-    """``pp 8 instead of 4, micro-batch 2 instead of 1: 1.2 s less dp_comm, 0.4 s more bubble, 3.1 GiB less memory``."""
+def host_difference_bytes(ours: Json, theirs: Json) -> int:
+    """Bytes in the memory of a node that ``theirs`` offloads less those of ``ours``."""
+    return int(theirs["memory"]["host_bytes_per_node"] - ours["memory"]["host_bytes_per_node"])
+
+
+def in_unit(kind: ObjectiveKind, difference: float) -> str:
+    """``8 devices fewer``, ``0.012 less a step``; empty for what is no difference, and for seconds: parts say these."""
+    if kind == "step_time" or difference == 0.0:
+        return ""
+    size = abs(difference)
+    if kind == "fewest_devices":
+        return f"{size:.0f} device{'s' if size != 1 else ''} {'fewer' if difference < 0 else 'more'}"
+    return f"{size:.3g} {'less' if difference < 0 else 'more'} a step in cost"
+
+
+def in_words(
+    axes: list[Json], time: dict[str, float], memory_bytes: int, host_bytes: int = 0, in_unit: str = ""
+) -> str:
+    """``pp 8 instead of 4, micro-batch 2 instead of 1: 1.2 s less dp_comm, 0.4 s more bubble, 3.1 GiB less memory``.
+
+    Args:
+        in_unit: the change in the objective's unit, which comes first.
+    """
     choices = ", ".join(
         f"{_SHORT.get(entry['axis'], entry['axis'])} {_value(entry['theirs'])} instead of {_value(entry['ours'])}"
         for entry in axes
     )
-    parts = [f"{_seconds(abs(by))} {'less' if by < 0 else 'more'} {part}" for part, by in time.items()]
-    if abs(memory_bytes) >= _GIB / 10:
-        parts.append(f"{abs(memory_bytes) / _GIB:.1f} GiB {'less' if memory_bytes < 0 else 'more'} memory")
+    parts = [in_unit] if in_unit else []
+    parts += [f"{_seconds(abs(by))} {'less' if by < 0 else 'more'} {part}" for part, by in time.items()]
+    for by_bytes, what in ((memory_bytes, "memory"), (host_bytes, "host memory per node")):
+        if abs(by_bytes) >= _GIB / 10:
+            parts.append(f"{abs(by_bytes) / _GIB:.1f} GiB {'less' if by_bytes < 0 else 'more'} {what}")
     return f"{choices or 'other layers on the stages'}: {', '.join(parts) or 'about the same time and memory'}"
 
 

@@ -9,14 +9,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from costmodel.arrays import num
 from costmodel.facts import Facts
 from costmodel.plan_rows import encode, layout_of, plan_of
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import Plan
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import AXES, PlanTable, mesh_size
-from planner.explain.differences import axis_differences, in_words, memory_difference_bytes, time_differences
+from planner.explain.differences import (
+    axis_differences,
+    host_difference_bytes,
+    in_unit,
+    in_words,
+    memory_difference_bytes,
+    time_differences,
+)
 from planner.search.answer import predictions
+from planner.search.need import Memory, Need
+from planner.search.objective import Objective
 
 Json = dict[str, Any]
 
@@ -34,6 +44,14 @@ _TOGETHER: tuple[tuple[str, ...], ...] = (
 )
 
 
+_TOO_BIG: dict[tuple[Memory, ...], str] = {
+    (): "",
+    ("device",): " (too big until what follows)",
+    ("host",): " (too big for the hosts until what follows)",
+    ("device", "host"): " (too big, for the hosts too, until what follows)",
+}
+
+
 def row_of(scenario: Scenario, plan: Json) -> dict[str, int]:
     """A plan of an answer as a row."""
     read = Plan.model_validate(plan)
@@ -41,11 +59,14 @@ def row_of(scenario: Scenario, plan: Json) -> dict[str, int]:
     return encode(scenario, read, Layout.EVEN if layout is None else layout)
 
 
-def disagreements(scenario: Scenario, facts: Facts, ours: dict[str, int], theirs: dict[str, int]) -> list[Json]:
+def disagreements(
+    scenario: Scenario, facts: Facts, objective: Objective, ours: dict[str, int], theirs: dict[str, int]
+) -> list[Json]:
     """One entry for every axis, or axes, in which ``theirs`` differs from ``ours``.
 
-    Each has ``axes`` (``{axis, ours, theirs}``), ``step_time_s``, ``time`` and ``memory_bytes`` as differences, whether
-    the plan on the way ``fits``, and all of it in ``told``.
+    Each has ``axes`` (``{axis, ours, theirs}``), ``value`` in the objective's unit, ``step_time_s``, ``time``,
+    ``memory_bytes`` and ``host_bytes_per_node`` as differences, whether the plan on the way ``fits`` and which memory
+    it is ``short_of``, and all of it in ``told``.
     """
     path = _path(scenario, ours, theirs)
     plans = [plan_of(scenario, row).model_dump(mode="json") for row in path]
@@ -59,24 +80,39 @@ def disagreements(scenario: Scenario, facts: Facts, ours: dict[str, int], theirs
             continue
         before, after = priced[last], priced[place]
         time, memory = time_differences(before, after), memory_difference_bytes(before, after)
-        fits = after["memory"]["peak_bytes"] <= after["memory"]["usable_bytes"]
+        hosts = host_difference_bytes(before, after)
+        value = value_of(objective, path[place], after) - value_of(objective, path[last], before)
+        short = Need.of_prediction(after).short_of
+        told = in_words(axes, time, memory, hosts, in_unit(objective.kind, value))
         last = place
         found.append(
             {
                 "axes": [{"axis": one["axis"], "procedure": one["ours"], "search": one["theirs"]} for one in axes],
+                "value": value,
                 "step_time_s": after["step_time_s"] - before["step_time_s"],
                 "time": time,
                 "memory_bytes": memory,
-                "fits": fits,
-                "told": in_words(axes, time, memory) + ("" if fits else " (too big until what follows)"),
+                "host_bytes_per_node": hosts,
+                "fits": not short,
+                "short_of": list(short),
+                "told": told + _TOO_BIG[short],
             }
         )
     return found
 
 
+def value_of(objective: Objective, row: dict[str, int], prediction: Json) -> float:
+    """What is minimised, in its unit."""
+    return objective.shown(float(objective.value(num(prediction["step_time_s"]), num(mesh_size(row)))))
+
+
 def _path(scenario: Scenario, ours: dict[str, int], theirs: dict[str, int]) -> list[dict[str, int]]:
     """Plans from the one to the other, each with more axes of ``theirs`` than the one before."""
     path, target = [ours], {**ours}
+    resized = _completed(scenario, target, theirs) if mesh_size(ours) != mesh_size(theirs) else None
+    if resized is not None:
+        # More or fewer devices are a choice of their own, which no other axis answers for.
+        path.append(resized)
     named = {axis for group in _TOGETHER for axis in group} | _FOLLOWS
     for group in (*_TOGETHER, *((axis,) for axis in AXES if axis not in named)):
         target |= {axis: theirs[axis] for axis in group}

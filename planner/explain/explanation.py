@@ -12,11 +12,12 @@ from costmodel.facts import Facts
 from costmodel.plan_rows import plan_of
 from costmodel.scenario import lacking_format
 from costmodel.table import PlanTable
-from planner.explain.differences import memory_difference_bytes, time_differences
-from planner.explain.disagreements import disagreements, row_of
+from planner.explain.differences import host_difference_bytes, memory_difference_bytes, time_differences
+from planner.explain.disagreements import disagreements, row_of, value_of
 from planner.explain.procedure import Procedure
 from planner.explain.shapes import Pricer
 from planner.search.answer import answer_to, predictions
+from planner.search.objective import objective_of
 from planner.search.request import SearchRequest
 from planner.search.solve import Progress
 
@@ -50,15 +51,18 @@ def answered(request: SearchRequest, progress: Progress | None = None, stopped: 
 
 
 def explanation_of(request: SearchRequest, answer: Json, late: Callable[[], bool]) -> Json:
-    """``{steps, procedure_plan, disagreements, difference}``.
+    """``{objective, steps, procedure_plan, disagreements, difference}``.
 
-    ``procedure_plan`` is null where the steps lead to no plan that fits, or the deadline came first. ``difference`` is
-    that of the search's best plan, null where there is none; it is empty where both are the same plan.
+    The steps go for the shortest step whatever the search minimises; ``value`` says of both plans what that comes to in
+    the unit of ``objective``. ``procedure_plan`` is null where the steps lead to no plan that fits, or the deadline
+    came first. ``difference`` is that of the search's best plan, null where there is none; it is empty where both are
+    the same plan.
     """
-    scenario, facts = request.scenario, Facts.of(request.scenario)
+    scenario, facts, objective = request.scenario, Facts.of(request.scenario), objective_of(request)
     procedure = Procedure(pricer=Pricer(request=request, facts=facts), late=late)
     procedure.walk()
     found: Json = {
+        "objective": request.objective,
         "steps": [asdict(step) for step in procedure.steps],
         "procedure_plan": None,
         "disagreements": [],
@@ -69,14 +73,19 @@ def explanation_of(request: SearchRequest, answer: Json, late: Callable[[], bool
         return found
     ours = procedure.found.row
     (prediction,) = predictions(scenario, facts, PlanTable.of_rows([ours]))
-    found["procedure_plan"] = {"plan": plan_of(scenario, ours).model_dump(mode="json"), "prediction": prediction}
+    own = value_of(objective, ours, prediction)
+    plan = plan_of(scenario, ours).model_dump(mode="json")
+    found["procedure_plan"] = {"plan": plan, "prediction": prediction, "value": own}
     if not answer["plans"]:
         return found
     best = answer["plans"][0]
-    found["disagreements"] = disagreements(scenario, facts, ours, row_of(scenario, best["plan"]))
+    theirs = row_of(scenario, best["plan"])
+    found["disagreements"] = disagreements(scenario, facts, objective, ours, theirs)
     found["difference"] = {
+        "value": value_of(objective, theirs, best["prediction"]) - own,
         "step_time_s": best["prediction"]["step_time_s"] - prediction["step_time_s"],
         "time": time_differences(prediction, best["prediction"]),
         "memory_bytes": memory_difference_bytes(prediction, best["prediction"]),
+        "host_bytes_per_node": host_difference_bytes(prediction, best["prediction"]),
     }
     return found

@@ -90,6 +90,10 @@ class Procedure:
         wanted = tuple(stage for stage in stages if stage < 3) or stages if self.replica_fits else stages[-1:]
         shape = Shape(zero_stages=wanted)
         (found,) = self._priced([shape])
+        if found is None and wanted != stages:
+            # What is pinned, an offload of parameters say, may ask for more to be sharded than the room does.
+            shape = Shape(zero_stages=stages)
+            (found,) = self._priced([shape])
         self._take(shape, found)
         if found is None:
             return step(number, "no_plan", f"{self._sentence(shape, None)}.")
@@ -99,7 +103,7 @@ class Procedure:
         verdict = wrong or ("replicas" if self.replica_fits else "hsdp" if inside else "sharded")
         ends = {
             None: "it fits and is hidden well enough",
-            "does_not_fit": "it does not fit",
+            "does_not_fit": found.need.verdict,
             "exposed": f"more than {EXPOSED_SHARE:.0%} of the step is exposed data-parallel communication",
         }
         return step(number, verdict, f"{kind}: {self._sentence(shape, found)}: {ends[wrong]}.", **self._numbers())
@@ -123,7 +127,8 @@ class Procedure:
         else:
             # As much as there is legally, for the next step to build on.
             possible = [at for at, one in enumerate(found) if one is not None]
-            place, ends = possible[-1] if possible else len(shapes) - 1, "the largest, and still not enough"
+            place = possible[-1] if possible else len(shapes) - 1
+            ends = f"the largest, and {told.verdict(found[place])}"
         self._take(shapes[place], found[place])
         verdict = "added" if shapes[place].tp > 1 else "kept"
         text = f"{self._sentence(self.shape, self.found)}: {ends}.{self._pinned('tp')}"
@@ -157,8 +162,8 @@ class Procedure:
             ends = "the fastest that fits; communication stays exposed"
         else:
             possible = [at for at, one in enumerate(found) if one is not None]
-            place = min(possible, key=lambda at: told.peak(found[at])) if possible else len(shapes) - 1
-            ends = "the least memory, and it does not fit"
+            place = min(possible, key=lambda at: told.lack(found[at])) if possible else len(shapes) - 1
+            ends = f"the least memory, and {told.verdict(found[place])}"
         self._take(shapes[place], found[place])
         verdict = "added" if self.shape.pp > 1 else "kept"
         if self._wrong(self.found) in ("no_plan", "does_not_fit"):
@@ -237,14 +242,17 @@ class Procedure:
             return step(number, "no_plan", "There is no plan to tune.")
         tuned = self.pricer.best(replace(self.shape, zero_stages=None), tuned=True)
         if tuned is None or not tuned.fits:
-            least = tuned.peak_bytes if tuned is not None else before.peak_bytes
-            usable = self.pricer.request.scenario.usable_bytes
+            least = (tuned or before).need
+            hosts = f", and {least.hosts}" if least.hosts else ""
+            where = " into the memory of the hosts" if least.short_of == ("host",) else ""
             return step(
                 number,
                 "does_not_fit",
-                f"Nothing on this mesh fits: the leanest plan needs {told.gib(least)} of {told.gib(usable)} GiB.",
-                least_bytes=round(least),
-                usable_bytes=usable,
+                f"Nothing on this mesh fits{where}: the leanest plan needs {told.gib(least.device_bytes)} of "
+                f"{told.gib(least.usable_bytes)} GiB{hosts}.",
+                least_bytes=round(least.device_bytes),
+                usable_bytes=least.usable_bytes,
+                **told.host_numbers(least),
             )
         self.found = tuned
         gain = 1 - tuned.step_time_s / before.step_time_s

@@ -1,4 +1,4 @@
-"""Prices of meshes that the procedure tries: for each the fastest plan that fits, or the one that needs the least.
+"""Prices of meshes that the procedure tries: for each the fastest plan that fits, or the one that lacks the least.
 
 Everything is priced and judged by the functions that the search uses: pins, forbids and the framework's rules hold, and
 a mesh without a plan says which of them forbids it.
@@ -16,6 +16,7 @@ from costmodel.predict import predict, predict_stages
 from costmodel.rules import broken, legal_mask
 from costmodel.table import PlanTable, stage_table
 from planner.search.choices import policies
+from planner.search.need import Need
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
 from planner.search.space import LARGEST_MICRO_BATCH, MESH_AXES, divisors
@@ -49,10 +50,19 @@ class Found:
     shape: Shape
     row: dict[str, int]
     step_time_s: float
-    peak_bytes: float
-    fits: bool
+    need: Need
     time: dict[str, float]
     memory: dict[str, float]
+
+    @property
+    def fits(self) -> bool:
+        """Into the devices, and what is offloaded into the hosts."""
+        return self.need.fits
+
+    @property
+    def peak_bytes(self) -> float:
+        """Allocated on the fullest stage."""
+        return self.need.device_bytes
 
     def share(self, part: str) -> float:
         """Of the step time."""
@@ -86,30 +96,37 @@ class Pricer:
         if not len(table):
             return [None] * len(shapes)
         priced = predict(self.facts, table, stage_table(self.request.scenario, table))
-        fits = priced.peak_bytes <= self.request.scenario.usable_bytes
+        lack = priced.lack(self.facts, float(self.request.scenario.usable_bytes))
         found: list[Found | None] = []
         for place, shape in enumerate(shapes):
             at = np.flatnonzero(owner == place)
             if not len(at):
                 found.append(None)
                 continue
-            good = at[fits[at]]
-            one = good[priced.step_time_s[good].argmin()] if len(good) else at[priced.peak_bytes[at].argmin()]
+            good = at[lack[at] <= 0.0]
+            one = (
+                good[priced.step_time_s[good].argmin()]
+                if len(good)
+                else at[np.lexsort((priced.peak_bytes[at], lack[at]))[0]]
+            )
             found.append(self.priced(shape, table.row(int(one))))
         return found
 
     def priced(self, shape: Shape, row: dict[str, int]) -> Found:
         """One plan in full."""
-        table = PlanTable.of_rows([row])
-        full = predict_stages(self.facts, table, stage_table(self.request.scenario, table, every_stage=True))
+        scenario, table = self.request.scenario, PlanTable.of_rows([row])
+        full = predict_stages(self.facts, table, stage_table(scenario, table, every_stage=True))
         worst = int(sum(term[0] for term in full.memory.values()).argmax())
-        peak = float(full.peak_bytes[0])
         return Found(
             shape=shape,
             row=row,
             step_time_s=float(full.step_time_s[0]),
-            peak_bytes=peak,
-            fits=peak <= self.request.scenario.usable_bytes,
+            need=Need(
+                device_bytes=float(full.peak_bytes[0]),
+                usable_bytes=scenario.usable_bytes,
+                host_bytes=float(full.host_bytes[0]),
+                host_memory_bytes=scenario.cluster.host_memory_bytes_per_node,
+            ),
             time={name: float(part[0]) for name, part in full.time.items()},
             memory={name: float(term[0, worst]) for name, term in full.memory.items()},
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from costmodel.spec.plan import RECOMPUTES
 from planner.explain.shapes import Found, Shape
 from planner.search.constraints import Constraints
+from planner.search.need import Need
 
 _GIB = 2**30
 _STAGES = ("nothing sharded", "ZeRO-1", "ZeRO-2", "ZeRO-3 (FSDP)")
@@ -37,9 +38,10 @@ def plan(found: Found, usable_bytes: float) -> str:
     axes = [f"{axis} {row[axis]}" for axis in ("tp", "cp", "pp", "ep", "etp") if row[axis] > 1] + [f"dp {row['dp']}"]
     shares = [f"{found.share(part):.1%} {part}" for part in _PARTS if found.share(part) >= 0.005]
     exposed = f", of it {', '.join(shares)}" if shares else ""
+    hosts = f", and {found.need.hosts}" if found.need.hosts else ""
     return (
         f"{', '.join(axes)} takes {found.step_time_s:.3g} s a step{exposed}, and {gib(found.peak_bytes)} of "
-        f"{gib(usable_bytes)} GiB"
+        f"{gib(usable_bytes)} GiB{hosts}"
     )
 
 
@@ -74,7 +76,17 @@ def numbers(found: Found | None, usable_bytes: int, exposed_share: float) -> dic
         "dp_exposed_limit": exposed_share,
         "peak_bytes": round(found.peak_bytes),
         "usable_bytes": usable_bytes,
+        **host_numbers(found.need),
     }
+
+
+def host_numbers(need: Need) -> dict[str, int]:
+    """What is offloaded and what the hosts have, nothing where nothing is offloaded."""
+    if not need.host_bytes:
+        return {}
+    there = need.host_memory_bytes
+    known = {"host_memory_bytes_per_node": there} if there is not None else {}
+    return {"host_bytes_per_node": round(need.host_bytes), **known}
 
 
 def pinned(constraints: Constraints, axis: str) -> str:
@@ -82,11 +94,16 @@ def pinned(constraints: Constraints, axis: str) -> str:
     return f" {axis} is pinned: {constraints.describe(axis)}." if constraints.touches(axis) else ""
 
 
+def verdict(found: Found | None) -> str:
+    """That a plan does not fit, and where not; of no plan, that nothing does."""
+    return found.need.verdict if found is not None else "nothing fits"
+
+
 def seconds(found: Found | None) -> float:
     """For comparing: without a plan the longest."""
     return found.step_time_s if found is not None else float("inf")
 
 
-def peak(found: Found | None) -> float:
-    """For comparing: without a plan the largest."""
-    return found.peak_bytes if found is not None else float("inf")
+def lack(found: Found | None) -> float:
+    """For comparing: what is needed beyond what there is; without a plan the largest."""
+    return found.need.lack if found is not None else float("inf")

@@ -50,6 +50,18 @@ def test_the_page_shows_the_steps(client: httpx.Client, asked: dict[str, object]
     assert ("These steps lead to the best plan." in page.text) == (not found["explanation"]["disagreements"])
 
 
+def test_the_page_compares_by_the_objective(client: httpx.Client) -> None:
+    asked = question(explain=True, objective="fewest_devices", global_batch_size=16)
+    found = ask(client, asked).json()
+    explanation = found["explanation"]
+    assert explanation["objective"] == "fewest_devices"
+    by_hand = explanation["procedure_plan"]["value"]
+    assert by_hand + explanation["difference"]["value"] == found["best"] < by_hand
+    page = Page(source=client.get(f"/searches/{found['id']}", headers=BROWSER).text)
+    assert "the search has another objective" in page.text
+    assert f"The best plan: {found['best']:.0f} devices, by hand {by_hand:.0f} devices." in page.text
+
+
 def test_the_page_of_a_plain_answer_has_no_steps(client: httpx.Client, asked: dict[str, object]) -> None:
     found = ask(client, asked | {"explain": False}).json()
     response = client.get(f"/searches/{found['id']}", headers=BROWSER)

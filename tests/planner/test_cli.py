@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -439,9 +440,38 @@ def test_explain_says_which_step_fails_where_nothing_fits(capsys: pytest.Capture
     assert out.rstrip().endswith("These steps lead to no plan that fits.")
 
 
+EIGHT_B = ["--model", "llama-3.1-8b", "--cluster", "dgx-h100", "--devices", "32", "--global-batch-size", "16"]
+
+
+@pytest.mark.parametrize(
+    ("how", "heading", "compared"),
+    [
+        (
+            ["--objective", "fewest_devices"],
+            "which go for the shortest step; the search minimises the devices that are used):",
+            r"its best plan uses 8 devices, not 16, and takes \S+ s, not \S+ s\.",
+        ),
+        (
+            ["--objective", "cost", "--price-per-device-hour", "2", "--min-used", "0.25"],
+            "which go for the shortest step; the search minimises what a step costs):",
+            r"its best plan costs 0\.\d+ a step, not 0\.\d+, and takes \S+ s, not \S+ s\.",
+        ),
+    ],
+)
+def test_explain_compares_by_the_objective(
+    capsys: pytest.CaptureFixture[str], how: list[str], heading: str, compared: str
+) -> None:
+    code, out, _ = call(capsys, *EIGHT_B, "--seq-len", "8192", "--top", "1", "--explain", *how)
+    assert code == 0
+    told = " ".join(out[out.index("How one would") :].split())
+    assert heading in told
+    assert re.search(compared, told)
+    assert max(map(len, out[out.index("How one would") :].splitlines())) <= 120
+
+
 def test_explain_is_a_key_of_the_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys, "--top", "1", "--explain")["explanation"]
-    assert set(found) == {"steps", "procedure_plan", "disagreements", "difference"}
+    assert set(found) == {"objective", "steps", "procedure_plan", "disagreements", "difference"}
     assert "explanation" not in answer(capsys, "--top", "1")
 
 

@@ -10,14 +10,21 @@ import pytest
 
 from costmodel.catalog.framework_catalog import load_framework
 from costmodel.checker import check_plan
+from costmodel.facts import Facts
 from costmodel.scenario import Scenario
-from costmodel.spec.plan import Plan
+from costmodel.spec.options import OFFLOADS
+from costmodel.spec.plan import RECOMPUTES, Plan
+from costmodel.table import PlanTable
 from planner.check.price import price
 from planner.explain.differences import axis_differences, in_words, time_differences
+from planner.explain.disagreements import disagreements
 from planner.explain.explanation import answered, explanation_of
 from planner.explain.procedure import EXPOSED_SHARE, LONG_SEQUENCE
 from planner.explain.step import QUESTIONS
-from tests.scenarios import scenario_of
+from planner.search.allowed import allowed_options
+from planner.search.answer import predictions
+from planner.search.objective import objective_of
+from tests.scenarios import plan_row, scenario_of
 from tests.searches import request_of
 
 CASES: dict[str, Scenario] = {
@@ -170,6 +177,125 @@ def test_where_nothing_fits_the_steps_say_which_one_fails() -> None:
     numbers = step("too-big", "tune")["numbers"]
     assert numbers["least_bytes"] > numbers["usable_bytes"]
     assert (found["procedure_plan"], found["disagreements"], found["difference"]) == (None, [], None)
+
+
+# -- memory of the hosts ---------------------------------------------------------------------------------------------
+
+DEEPSPEED = load_framework("deepspeed")
+CASES_OF_HOSTS: dict[str, Scenario] = {
+    name: scenario.model_copy(update={"framework": DEEPSPEED})
+    for name, scenario in {
+        "405b-16": scenario_of("llama-3.1-405b", "dgx-h100", 16, 64, 8192),
+        "70b-16": scenario_of("llama-3.1-70b", "dgx-h100", 16, 64, 8192),
+    }.items()
+}
+
+
+@lru_cache(maxsize=8)
+def explained(name: str, *pins: str, allow: bool = False) -> dict[str, Any]:
+    scenario = CASES_OF_HOSTS[name]
+    also = allowed_options(scenario.framework, ["offload"]) if allow else ()
+    found: dict[str, Any] = answered(request_of(scenario, pins, explain=True, top=1, also=also))["explanation"]
+    return found
+
+
+@pytest.mark.parametrize(("pins", "allow"), [(("offload=parameters",), False), ((), True)])
+def test_a_plan_that_the_hosts_can_not_hold_does_not_fit_by_hand_either(pins: tuple[str, ...], allow: bool) -> None:
+    found = explained("405b-16", *pins, allow=allow)
+    steps = {step["slug"]: step for step in found["steps"]}
+    for slug in ("shard_state", "pipeline", "tune"):
+        assert steps[slug]["verdict"] == "does_not_fit"
+        assert " of 2048.0 GiB of host memory per node" in steps[slug]["told"]
+        numbers = steps[slug]["numbers"]
+        assert numbers["host_bytes_per_node"] > numbers["host_memory_bytes_per_node"] == 2048 * 2**30
+    assert steps["tune"]["told"].startswith("Nothing on this mesh fits into the memory of the hosts")
+    assert found["procedure_plan"] is None
+
+
+def test_what_an_offload_leaves_of_one_replica_on_its_device_is_told() -> None:
+    """Once the optimizer and its gradients live with the host, a device has 2 of the 18 bytes of a parameter."""
+    (first, *_) = explained("70b-16", "offload=optimizer")["steps"]
+    numbers = first["numbers"]
+    assert numbers["offload"] == "optimizer"
+    assert numbers["state_left_bytes"] == pytest.approx(numbers["state_bytes"] / 9, rel=0.01)
+    assert numbers["host_bytes_per_node"] == pytest.approx(numbers["state_bytes"] * 8 / 9, rel=0.01)
+    assert numbers["needed_bytes"] == numbers["state_left_bytes"] + numbers["activation_bytes"]
+    left, there = numbers["state_left_bytes"] / 2**30, numbers["host_bytes_per_node"] / 2**30
+    assert f", {left:.1f} GiB of it left on the device with offload optimizer ({there:.1f} of 2048.0" in first["told"]
+
+
+def test_what_an_offload_would_leave_is_told_where_it_may_be_used() -> None:
+    (first, *_) = explained("405b-16", allow=True)["steps"]
+    assert "it does not fit; offload parameters would leave " in first["told"]
+    assert "offload" not in first["numbers"]
+    assert first["numbers"]["state_bytes"] == pytest.approx(18 * CASES_OF_HOSTS["405b-16"].model.params.total, rel=0.01)
+
+
+def test_an_offload_of_parameters_that_leaves_room_for_a_replica_is_sharded_as_the_framework_asks() -> None:
+    scenario = scenario_of("llama-3.1-8b", "dgx-h100", 8, 64, 4096).model_copy(update={"framework": DEEPSPEED})
+    found = answered(request_of(scenario, ("offload=parameters",), explain=True, top=1))["explanation"]
+    assert found["steps"][0]["verdict"] in ("yes", "with_recompute")
+    assert found["steps"][1]["numbers"]["zero_stage"] == 3
+    assert found["procedure_plan"]["plan"]["offload"] == "parameters"
+
+
+@pytest.mark.parametrize(
+    ("room", "end", "short"),
+    [(0.5, " (too big for the hosts until what follows)", ["host"]), (1.0, "", [])],
+)
+def test_a_change_that_the_hosts_have_no_room_for_says_so(room: float, end: str, short: list[str]) -> None:
+    scenario = CASES_OF_HOSTS["70b-16"]
+    facts = Facts.of(scenario)
+    ours = plan_row(64, dp=16, zero_stage=3, recompute=RECOMPUTES.index("full"))
+    theirs = ours | {"offload": OFFLOADS.index("optimizer")}
+    (priced,) = predictions(scenario, facts, PlanTable.of_rows([theirs]))
+    held = priced["memory"]["host_bytes_per_node"]
+    cluster = scenario.cluster.model_copy(update={"host_memory_bytes_per_node": int(room * held) + 1})
+    smaller = scenario.model_copy(update={"cluster": cluster})
+    objective = objective_of(request_of(smaller))
+    (part,) = disagreements(smaller, Facts.of(smaller), objective, ours, theirs)
+    assert (part["fits"], part["short_of"], part["host_bytes_per_node"]) == (not short, short, held)
+    assert part["told"].endswith(f"{held / 2**30:.1f} GiB more host memory per node{end}")
+
+
+# -- other objectives than time ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objective", ["fewest_devices", "cost"])
+def test_both_plans_are_compared_by_what_is_minimised(objective: str) -> None:
+    scenario = scenario_of("llama-3.1-8b", "dgx-h100", 32, 16, 8192)
+    how = {"min_used": 0.25, "price_per_device_hour": 2.0} if objective == "cost" else {}
+    answer = answered(request_of(scenario, explain=True, top=1, objective=objective, **how))
+    found, best = answer["explanation"], answer["plans"][0]
+    own, difference = found["procedure_plan"], found["difference"]
+    assert found["objective"] == objective
+
+    def value(entry: dict[str, Any]) -> float:
+        devices = float(entry["plan"]["devices_used"])
+        return devices * 2.0 * float(entry["prediction"]["step_time_s"]) / 3600 if objective == "cost" else devices
+
+    assert own["value"] == pytest.approx(value(own), rel=1e-9)
+    assert own["value"] + difference["value"] == pytest.approx(answer["best"], rel=1e-9)
+    assert answer["best"] == pytest.approx(value(best), rel=1e-9)
+    # The steps go for time: what the search saves of its own objective it may pay for in seconds.
+    assert difference["value"] < 0 < difference["step_time_s"]
+    parts = found["disagreements"]
+    assert sum(part["value"] for part in parts) == pytest.approx(difference["value"], rel=1e-6, abs=1e-12)
+    assert parts[0]["axes"] == [{"axis": "dp", "procedure": own["plan"]["dp"], "search": 8}]
+    saved = (
+        f"{own['plan']['devices_used'] - 8} devices fewer, " if objective == "fewest_devices" else " a step in cost, "
+    )
+    assert saved in parts[0]["told"]
+
+
+def test_seconds_are_the_value_where_time_is_minimised() -> None:
+    found = explanation("70b")
+    assert found["objective"] == "step_time"
+    assert found["procedure_plan"]["value"] == found["procedure_plan"]["prediction"]["step_time_s"]
+    assert found["difference"]["value"] == found["difference"]["step_time_s"]
+    assert [part["value"] for part in found["disagreements"]] == [
+        part["step_time_s"] for part in found["disagreements"]
+    ]
 
 
 def test_pins_hold_and_are_said() -> None:

@@ -135,6 +135,9 @@ class ExplainedPlan(Answer):
 
     plan: PlanFields
     prediction: Prediction
+    value: float | Absent = None
+    """What it comes to in the unit of `objective`. Absent in answers that were stored before it was told, as are the
+    other `value`s, `host_bytes_per_node` and `short_of`."""
 
 
 class AxisDisagreement(Answer):
@@ -155,22 +158,34 @@ class Disagreement(Answer):
     time: dict[str, float]
     """The same by term, the largest first; small ones are left out."""
     memory_bytes: int
+    """Bytes more on the fullest device."""
+    host_bytes_per_node: int | Absent = None
+    """Bytes more in the memory of a node."""
+    value: float | Absent = None
+    """How much more in the unit of `objective`."""
     fits: bool
-    """Whether the plan fits with this change and those before it."""
+    """Whether the plan fits with this change and those before it, into the devices and into the hosts."""
+    short_of: list[Literal["device", "host"]] | Absent = None
+    """The memory that it does not fit into at that point."""
     told: str
 
 
 class Difference(Answer):
     """The search's best plan less the procedure's."""
 
+    value: float | Absent = None
+    """In the unit of `objective`."""
     step_time_s: float
     time: dict[str, float]
     memory_bytes: int
+    host_bytes_per_node: int | Absent = None
 
 
 class Explanation(Answer):
     """How people choose a plan, walked for this case, and where the search disagrees."""
 
+    objective: str | Absent = None
+    """What the search minimises, and both plans are compared by; the steps go for the shortest step all the same."""
     steps: list[ExplainedStep]
     procedure_plan: ExplainedPlan | None
     """Null where no plan on the procedure's way fits, or the deadline came first."""
