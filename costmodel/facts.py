@@ -119,6 +119,7 @@ class WorkFacts:
     host_runs_optimizer: Num
     sequence_parallel: Num
     fused_attention: Num
+    fused_pointwise: Num
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,6 +255,7 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
         host_runs_optimizer=num(not framework.has("optimizer_visits_device")),
         sequence_parallel=num(scenario.sequence_parallel),
         fused_attention=num(scenario.fused_attention),
+        fused_pointwise=num(scenario.fused_pointwise),
     )
 
 

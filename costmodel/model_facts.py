@@ -28,6 +28,7 @@ class ModelFacts:
         expert_hidden: width that experts read and write: ``hidden``, or the latent that tokens are projected to.
         mtp_depth: of one prediction module, in average layers: 1 where layers are alike.
         group_limit, groups: a token visits experts of so many of so many groups; 1 of 1 when unlimited.
+        rms_norm: 1 where norms are root mean squares: those with weights and without biases.
         layer_tensors: weights and biases of a layer with a dense MLP, its queries, keys and values being one tensor;
             ``mlp_tensors``: those of its MLP, or of one expert.
         attention_params, dense_mlp_params, expert_params: of the average layer, expert_params of one expert in it;
@@ -68,6 +69,7 @@ class ModelFacts:
     mtp_depth: Num
     tied: Num
     norms: Num
+    rms_norm: Num
     layer_tensors: Num
     mlp_tensors: Num
     attention_params: Num
@@ -122,6 +124,7 @@ class ModelFacts:
             mtp_depth=num(_mtp_depth(model)),
             tied=num(model.tie_word_embeddings),
             norms=num(model.norms_per_layer),
+            rms_norm=num(model.norm_weight and not model.norm_bias),
             layer_tensors=num(_layer_tensors(model)),
             mlp_tensors=num(2 + model.gated_mlp),
             attention_params=num(attention * params.attention_per_layer + mixers * params.mixer_per_layer),

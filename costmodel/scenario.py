@@ -27,6 +27,8 @@ class Scenario(Frozen):
         min_free_bytes: memory to keep free on every device, where that is more than the calibration leaves free.
         sequence_parallel: whether tensor parallelism also cuts norms and residuals, as in every plan of a search.
         fused_attention: whether scores stay on chip (FlashAttention) instead of in device memory.
+        fused_pointwise: whether a norm, a rotary embedding and a gated activation are one kernel each (torch.compile,
+            or kernels for them) instead of one per elementwise operation.
     """
 
     model: ModelSpec
@@ -39,6 +41,7 @@ class Scenario(Frozen):
     min_free_bytes: NonNegativeInt | None = None
     sequence_parallel: bool = True
     fused_attention: bool = True
+    fused_pointwise: bool = True
 
     @property
     def resolved(self) -> Resolved:

@@ -67,6 +67,7 @@ def scenario_of(question: Question) -> Scenario:
         calibration=load_calibration(),
         min_free_bytes=_free_bytes(question.min_free_gib, cluster.accelerator.memory_bytes),
         fused_attention=framework.fused_attention,
+        fused_pointwise=framework.fused_pointwise is not False,
     )
     scenario.check()
     return _with_gradients(scenario, question.gradient_dtype)

@@ -18,6 +18,8 @@ class Parameters:
         grouped_gemm_factor: slowdown of expert GEMMs against one dense GEMM of the same size.
         attention_efficiency: share of the peak reached by the attention core on the FLOPs of a causal mask.
         pointwise_efficiency: share of the memory bandwidth that elementwise and norm kernels reach.
+        unfused_norm_tensors, unfused_rotary_tensors: 16-bit tensors that a root-mean-square norm, and the rotation of
+            queries and keys, read and write as separate PyTorch operations.
         loss_traffic_bytes: bytes moved per logit by softmax, cross entropy and their gradient.
         scale_up_efficiency, scale_out_efficiency, pcie_efficiency: share of the link rate that a large ring reaches,
             by kind.
@@ -69,6 +71,8 @@ class Parameters:
     grouped_gemm_factor: Num
     attention_efficiency: Num
     pointwise_efficiency: Num
+    unfused_norm_tensors: Num
+    unfused_rotary_tensors: Num
     loss_traffic_bytes: Num
     scale_up_efficiency: Num
     scale_out_efficiency: Num

@@ -100,6 +100,7 @@ class _Cases:
             notes.append(f"{framework.title} recomputes whole layers or nothing: selective is priced as nothing")
         optimizer, offload = load_optimizer("adamw"), _offload(run, cluster, notes)
         sequence_parallel = run.sp is not False or found.spec.moe is not None
+        fused = _fuses_pointwise(run, framework)
         key = (
             found.spec.name,
             id(found.spec),
@@ -112,6 +113,7 @@ class _Cases:
             framework.selective_modules,
             optimizer.name,
             sequence_parallel,
+            fused,
             devices,
         )
         if key not in self.scenarios:
@@ -126,6 +128,7 @@ class _Cases:
                 calibration=self.calibration,
                 sequence_parallel=sequence_parallel,
                 fused_attention=framework.fused_attention,
+                fused_pointwise=fused,
             )
         scenario = self.scenarios[key]
         policies = range(len(RECOMPUTES)) if recompute is None else [RECOMPUTES.index(recompute)]
@@ -189,6 +192,13 @@ def _framework(
         notes.append(f"{framework.title} says nothing of {precision} gradients: the widest that it has are taken")
         framework = _with_gradients(framework, precision)
     return framework
+
+
+def _fuses_pointwise(run: Run, framework: FrameworkSpec) -> bool:
+    """Whether elementwise kernels are fused: by the framework, by torch.compile, or by kernels that a run names."""
+    if framework.fused_pointwise is None or words.names_fused_kernels(f"{run.overlap_notes} {run.notes}"):
+        return True
+    return framework.fused_pointwise if run.compile is None else run.compile
 
 
 def _uses_sequence_parallel(run: Run) -> bool | None:

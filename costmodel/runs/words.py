@@ -155,6 +155,12 @@ def overlaps_products(text: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def names_fused_kernels(text: str) -> bool:
+    """Whether the text names kernels for norms, rotary embeddings and gated activations."""
+    return bool(re.search(document()["fused_kernels"], text.lower()))
+
+
+@lru_cache(maxsize=4096)
 def overlaps_experts(text: str) -> bool:
     """Whether the text says that dispatch and combine overlap with another micro-batch."""
     word = found(text, "ep_overlap")

@@ -87,6 +87,8 @@ class FrameworkSpec(Frozen):
         experts_follow_tp: whether experts are cut over as many ranks as the rest where a run doesn't say.
         memory_kind: which figure its logs print as memory where a run doesn't say.
         fused_attention: whether attention scores stay on chip.
+        fused_pointwise: whether a norm, a rotary embedding and a gated activation are one kernel each where a run
+            doesn't say; None where the framework has such kernels of its own, so that no run is without them.
         reshard_after: when it can drop gathered parameters -> the first version that can; None where nobody looked.
         zero_plus: parts of ZeRO++ that it has.
         pipelines_reduce_once: whether its pipelines accumulate sharded gradients whole and reduce them once a step.
@@ -131,6 +133,7 @@ class FrameworkSpec(Frozen):
     experts_follow_tp: bool = False
     memory_kind: MemoryKind = "allocated"
     fused_attention: bool = True
+    fused_pointwise: bool | None = None
     reshard_after: FrozenMapping[ReshardAfter, str] | None = None
     zero_plus: tuple[ZeroPlus, ...] = ()
     pipelines_reduce_once: bool = False

@@ -51,9 +51,14 @@ def _mixer_s(f: Facts, x: Axes) -> tuple[Num, Num]:
 def _evaluate(f: Facts, x: Axes) -> Outputs:
     element = f.work.activation_bytes
     sharded = shapes.tokens(f, x) / shapes.sequence_shards(f, x) * f.model.hidden * element
-    rotary = shapes.tokens(f, x) * _ROTARY_TENSORS * element
+    fused, rms = f.work.fused_pointwise > 0, f.model.rms_norm > 0
+    rotary_tensors = np.where(fused, _ROTARY_TENSORS, f.cal.unfused_rotary_tensors)
+    norm_tensors = np.where(
+        fused | ~rms, _NORM_TENSORS, f.cal.unfused_norm_tensors
+    )  # PyTorch has a kernel of LayerNorm
+    rotary = shapes.tokens(f, x) * rotary_tensors * element
     rotary = rotary * (shapes.heads(f, x) + shapes.kv_heads(f, x)) * f.model.qk_head_dim
-    norms = memory_bound_s(f, f.model.norms * _NORM_TENSORS * sharded)
+    norms = memory_bound_s(f, f.model.norms * norm_tensors * sharded)
     residual = memory_bound_s(f, shapes.sub_blocks(f) * _RESIDUAL_TENSORS * sharded)
     linear, latent_up = _projections_s(f, x)
     core_forward, core_backward = attention_core_s(f, shapes.tokens(f, x), shapes.heads(f, x))

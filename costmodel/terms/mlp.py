@@ -13,10 +13,16 @@ from costmodel.kernels import gemm_s, memory_bound_s
 from costmodel.terms import shapes
 from costmodel.terms.term import Axes, Outputs, Term
 
+_UNFUSED_GATE_TENSORS = 2.0  # write the function of the gate, read it again
+
 
 def _activation_s(f: Facts, rows: Num, width: Num) -> Num:
-    """The elementwise function between the projections: reads its one or two inputs, writes one output."""
-    return memory_bound_s(f, rows * width * (shapes.up_projections(f) + 1.0) * f.work.activation_bytes)
+    """The elementwise function between the projections: reads its one or two inputs, writes one output.
+
+    A gated one that isn't fused writes and reads the function of the one before their product.
+    """
+    tensors = shapes.up_projections(f) + 1.0 + _UNFUSED_GATE_TENSORS * f.model.gated * (1.0 - f.work.fused_pointwise)
+    return memory_bound_s(f, rows * width * tensors * f.work.activation_bytes)
 
 
 def _mlp_s(f: Facts, rows: Num, width: Num, outer: Num) -> Num:

@@ -230,6 +230,26 @@ def test_passes_of_a_layer_move_what_they_read_and_write() -> None:
         )
 
 
+def test_passes_that_are_not_fused_move_every_intermediate() -> None:
+    """As above: 18 tensors for each norm and for Q and K; the function of the gate is written and read again."""
+    scenario = scenario_of("llama-3-8b", seq_len=8192).model_copy(update={"fused_pointwise": False})
+    facts, degrees = Facts.of(scenario), axes_of(tp=1, cp=1, ep=1, etp=1, micro_batch_size=1)
+    rate = facts.hardware.memory_bandwidth * facts.cal.pointwise_efficiency
+    found = ATTENTION.evaluate(facts, degrees) | DENSE_MLP.evaluate(facts, degrees)
+    assert found["norm_s"] * rate == pytest.approx(8192 * 2 * 18 * 4096 * 2)
+    assert found["residual_s"] * rate == pytest.approx(8192 * (2 * 3 * 4096 + 18 * (4096 + 1024)) * 2)
+    assert found["dense_activation_s"] * rate == pytest.approx(8192 * 5 * 14336 * 2)
+
+
+def test_pytorch_has_a_kernel_of_layer_norm() -> None:
+    degrees = axes_of(tp=1, cp=1, ep=1, etp=1, micro_batch_size=1)
+    scenario = scenario_of("opt-175b", seq_len=2048)
+    assert scenario.model.norm_bias
+    unfused = scenario.model_copy(update={"fused_pointwise": False})
+    one, other = (ATTENTION.evaluate(Facts.of(s), degrees)["norm_s"] for s in (scenario, unfused))
+    assert one == other
+
+
 def test_the_loss_moves_its_bytes_for_every_logit() -> None:
     facts = Facts.of(scenario_of("llama-3-8b", seq_len=8192))
     rate = facts.hardware.memory_bandwidth * facts.cal.pointwise_efficiency
