@@ -23,7 +23,7 @@ class ModelFacts:
             state, an MLP: 1, 0, 1 but for hybrids, whose layers are priced as the average over all of them.
         attention_gate: 1 where the query projection computes an output gate too.
         mixer_input, mixer_inner, mixer_mixed: of a mixer the widths of its input projection, of its output
-            projection's input, and of keys, queries and values together.
+            projection's input, and of keys, queries and values together; ``mixer_state``: elements of its state.
         dense_layers: layers without experts; all when there are none.
         expert_hidden: width that experts read and write: ``hidden``, or the latent that tokens are projected to.
         mtp_depth: of one prediction module, in average layers: 1 where layers are alike.
@@ -53,6 +53,7 @@ class ModelFacts:
     mixer_input: Num
     mixer_inner: Num
     mixer_mixed: Num
+    mixer_state: Num
     ffn: Num
     gated: Num
     vocab: Num
@@ -108,6 +109,7 @@ class ModelFacts:
             mixer_input=num(mixer.projected_width if mixer else 0),
             mixer_inner=num(mixer.inner_width if mixer else 0),
             mixer_mixed=num(mixer.mixed_width if mixer else 0),
+            mixer_state=num(mixer.state_elements if mixer else 0),
             ffn=num(model.ffn_hidden_size),
             gated=num(model.gated_mlp),
             vocab=num(model.vocab_size),

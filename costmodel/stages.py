@@ -4,7 +4,10 @@
 
 Layouts here follow one recipe: layers as even as possible, the lighter chunks at the two ends, where embedding and
 head sit. ``Layout`` says whether the embedding and the loss count as a layer of their own when the evenness is
-judged, as Megatron's ``account_for_embedding_in_pipeline_split`` / ``account_for_loss_in_pipeline_split`` do.
+judged, as Megatron's ``account_for_embedding_in_pipeline_split`` / ``account_for_loss_in_pipeline_split`` do, or what
+multi-token prediction adds to the last stage too: its layer and its own loss. Megatron-Bridge lays DeepSeek-V3's 61
+layers on 16 chunks as 4, ..., 4, 1 and on 32 as 1, 2, ..., 2, 0 (``Et*4|(t*4|)*14tmL``, ``Et|(tt|)*30mL`` in
+recipes/deepseek/deepseek_v3.py): three places, from the first chunk where the last has no more.
 For 126 layers on 16 devices the plain recipe gives Llama 3's published 7, 8, ..., 8, 7 (arXiv 2407.21783, section
 3.3.2).
 """
@@ -27,6 +30,12 @@ class Layout(IntEnum):
     EVEN = 0
     LOSS_COUNTS = 1
     EMBEDDING_AND_LOSS_COUNT = 2
+    MTP_AND_LOSSES_COUNT = 3
+
+    @property
+    def places(self) -> int:
+        """Layers' places that the ends of the model take."""
+        return {Layout.EVEN: 0, Layout.LOSS_COUNTS: 1, Layout.EMBEDDING_AND_LOSS_COUNT: 2}.get(self, 3)
 
 
 class Placement(IntEnum):
@@ -74,14 +83,16 @@ def layers_per_chunk(
     chunk here: that of the direction in which it is stage ``d``.
     """
     chunks = pp * vpp
-    embedding_slot = int(layout == Layout.EMBEDDING_AND_LOSS_COUNT)
-    loss_slot = int(layout != Layout.EVEN)
-    base, extra = divmod(num_layers + embedding_slot + loss_slot, chunks)
+    base, extra = divmod(num_layers + layout.places, chunks)
     counts = [[base + 1] * vpp for _ in range(pp)]
     for device, chunk in _lighter_first(pp, vpp, placement)[: chunks - extra]:
         counts[device][chunk] -= 1
-    counts[0][0] -= embedding_slot
-    counts[0 if placement == Placement.V else pp - 1][vpp - 1] -= loss_slot
+    last = 0 if placement == Placement.V else pp - 1
+    at_end = min(layout.places, 1)
+    if layout == Layout.MTP_AND_LOSSES_COUNT:
+        at_end = min(layout.places, counts[last][vpp - 1])
+    counts[last][vpp - 1] -= at_end
+    counts[0][0] -= layout.places - at_end
     if min(min(row) for row in counts) < 0:
         return None
     return tuple(tuple(row) for row in counts)

@@ -157,7 +157,8 @@ def ideal(facts: Facts) -> Facts:
     full = ("gemm_efficiency", "attention_efficiency", "compute_multiplier", "grouped_gemm_factor", "expert_imbalance")
     # A saturation size of exactly zero would divide nothing by nothing where a model has no such GEMM.
     values = dict.fromkeys((*without, *latency), 1e-30) | dict.fromkeys((*full, "misaligned_factor"), 1.0)
-    return by_formula(recalibrated(replace(facts, hardware=free), **values))
+    # What a scan multiplies is no part of a model's FLOPs.
+    return by_formula(recalibrated(replace(facts, hardware=free), **values, scan_efficiency=1e30))
 
 
 def lossless(facts: Facts) -> Facts:

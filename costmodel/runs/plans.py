@@ -160,17 +160,15 @@ def _sharding_texts(run: Run) -> tuple[str, ...]:
 
 
 def _stages(run: Run, scenario: Scenario, pp: int, notes: list[str]) -> PlanRow:
-    """Chunks, schedule, and whether embedding and loss take a layer's place so that the chunks come out even."""
+    """Chunks, schedule, and which of the model's ends take layers' places so that the chunks come out even."""
     vpp = (run.vpp or 1) if pp > 1 else 1
     layers = scenario.model.num_layers
     if pp > layers:
         notes.append(f"pp {pp} for {layers} layers: some stages hold none")
-    even = (
-        (Layout.EVEN, layers),
-        (Layout.EMBEDDING_AND_LOSS_COUNT, layers + 2),
-        (Layout.LOSS_COUNTS, layers + 1),
-    )
-    layout = next((layout for layout, slots in even if slots % (pp * vpp) == 0 and slots >= 2 * pp), Layout.EVEN)
+    layouts = (Layout.EVEN, Layout.EMBEDDING_AND_LOSS_COUNT, Layout.LOSS_COUNTS, Layout.MTP_AND_LOSSES_COUNT)
+    slots = {layout: layers + layout.places for layout in layouts}
+    even = (layout for layout in layouts if slots[layout] % (pp * vpp) == 0 and slots[layout] >= 2 * pp)
+    layout = next(even, Layout.EVEN)
     schedule = "interleaved_1f1b" if vpp > 1 else "1f1b"
     return {"vpp": vpp, "layout": int(layout), "schedule": SCHEDULES.index(schedule)}
 

@@ -107,6 +107,11 @@ class LinearMixer(Frozen):
         return self.inner_width + 2 * self.num_key_heads * self.key_head_dim
 
     @property
+    def state_elements(self) -> int:
+        """Of all heads: every head keeps a matrix of its width by that of a key."""
+        return self.inner_width * self.key_head_dim
+
+    @property
     def projected_width(self) -> int:
         """Outputs of the input projection: the mixed ones, the gate, and one or two scalars a head."""
         scalars = {"mamba2": 1, "gated_delta_net": 2, "lightning": 0}[self.kind]

@@ -16,6 +16,11 @@ from costmodel.terms.term import Axes, Outputs, Term
 _NORM_TENSORS = 2.0  # read the input, write the normalised output
 _RESIDUAL_TENSORS = 3.0  # read both addends, write the sum
 _ROTARY_TENSORS = 2.0  # read and write Q and K in place
+_SCAN_CHUNK = 128.0  # tokens: Megatron-Core's mamba_mixer.py; Mamba-2's own default is 256, that of delta nets 64
+_SCAN_TENSORS = 4.0  # of a mixer's inner width: values read for the states, the output written, read and normalised
+_STATE_BYTES = 4.0
+_STATE_PASSES = 4.0  # states of chunks are written, read and written when they are passed on, read for the output
+_SCAN_BACKWARD = 2.5  # states again, then two gradients where there was one product; states and theirs move 10 times
 
 
 def _projections_s(f: Facts, x: Axes) -> tuple[Num, Num]:
@@ -39,13 +44,19 @@ def _projections_s(f: Facts, x: Axes) -> tuple[Num, Num]:
 def _mixer_s(f: Facts, x: Axes) -> tuple[Num, Num]:
     """Forward seconds of a mixer's (projections, everything between them).
 
-    The scan keeps its state on chip and is bound by what it reads and writes: its inputs and its output once, and what
-    the short convolution before it reads and writes.
+    Between them: a convolution, the scan, a norm with a gate. The scan goes by chunks (arXiv 2405.21060, section 6):
+    products inside a chunk, the state after each, states passed on, products with the state before. Its kernels hand
+    the 32-bit states of all chunks to each other through memory, and their products are small.
     """
     model, t = f.model, shapes.tokens(f, x)
     linear = gemm_s(f, t, model.mixer_input / x.tp, model.hidden) + gemm_s(f, t, model.hidden, model.mixer_inner / x.tp)
-    moved = model.mixer_input + model.mixer_inner + 2.0 * model.mixer_mixed
-    return linear, memory_bound_s(f, t * moved / x.tp * f.work.activation_bytes)
+    moved = model.mixer_input + 2.0 * model.mixer_mixed + _SCAN_TENSORS * model.mixer_inner
+    states = _STATE_PASSES * _STATE_BYTES * model.mixer_state / _SCAN_CHUNK
+    passes = memory_bound_s(f, t / x.tp * (moved * f.work.activation_bytes + states))
+    # Into the state and out of it; and inside a chunk, where half is masked.
+    flops = t / x.tp * (4.0 * model.mixer_state + _SCAN_CHUNK * model.mixer_inner)
+    products = flops / (f.hardware.attention_peak_flops * f.cal.scan_efficiency) * f.cal.compute_multiplier
+    return linear, passes + products
 
 
 def _evaluate(f: Facts, x: Axes) -> Outputs:
@@ -73,8 +84,7 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
             attention * rotary,
         )
         core_forward = attention * core_forward + mixer * scan
-        # Backward the scan reads its inputs and the output's gradient and writes gradients of its inputs.
-        core_backward = attention * core_backward + mixer * 2.0 * scan
+        core_backward = attention * core_backward + mixer * _SCAN_BACKWARD * scan
     return {
         "attention_linear_s": linear,
         "latent_up_s": latent_up,

@@ -45,14 +45,10 @@ def _experts(f: Facts, x: Axes) -> Outputs:
     routed = shapes.routed_tokens(f, x)
     width = f.model.expert_ffn / x.etp
     local = f.model.experts / x.ep
-    # One grouped GEMM per projection over the local experts: as fast as the mean expert's rows allow, at the grouped
-    # factor. The fullest device sets the pace of its expert-parallel group.
+    # Products of the local experts, each at the mean expert's rows and with a start of its own, times the grouped
+    # factor: Transformer Engine's grouped GEMM calls cuBLAS for each. The fullest device sets its group's pace.
     load = shapes.expert_load(f, x)
-    per_expert = routed / local * load
-    grouped = (
-        local * _mlp_s(f, per_expert, width, f.model.expert_hidden)
-        - (local - 1.0) * 2.0 * f.cal.gemm_launch_s * f.cal.compute_multiplier
-    )
+    grouped = local * _mlp_s(f, routed / local * load, width, f.model.expert_hidden)
     shared_width = f.model.shared_ffn / x.tp
     shared = _mlp_s(f, t, shared_width, f.model.hidden) + _activation_s(f, t, shared_width)
     router = gemm_s(f, t / x.tp, f.model.experts, f.model.hidden)

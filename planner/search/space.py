@@ -144,6 +144,7 @@ def stage_options(request: SearchRequest, pp: int) -> tuple[tuple[int, int, int]
     constraints, layers = request.constraints, request.scenario.model.num_layers
     deepest = min(MOST_CHUNKS, max(1, (layers + 2) // pp)) if pp > 1 else 1
     names = request.scenario.framework.schedules
+    predicts = request.scenario.model.num_mtp_layers > 0
     # Without a pipeline there is nothing to schedule: pp 1 is 1f1b under every framework.
     offered = names if pp > 1 and names else (*names, "1f1b")
     schedules = constraints.needed("schedule", [SCHEDULES.index(name) for name in offered])
@@ -164,6 +165,8 @@ def stage_options(request: SearchRequest, pp: int) -> tuple[tuple[int, int, int]
             continue
         seen: set[object] = set()
         for layout in Layout:
+            if layout == Layout.MTP_AND_LOSSES_COUNT and not predicts:
+                continue
             for schedule in fitting:
                 chunks = layers_per_chunk(layers, pp, vpp, layout, placement_of(SCHEDULES[schedule]))
                 if chunks is not None and (schedule, chunks) not in seen:

@@ -72,6 +72,28 @@ def test_layers_of_one_sub_block_cost_their_share(term: Term, output: str, parts
         assert found == pytest.approx(4 * whole)
 
 
+def test_a_scan_is_its_states_its_passes_and_its_products() -> None:
+    """Of one layer with a mixer, on what the layer with attention leaves."""
+    facts = Facts.of(scenario_of(PLAIN, seq_len=8192))
+    whole, mixed = (outputs(model, ATTENTION)["attention_core_s"] for model in (PLAIN, hybrid(1, 7, 8)))
+    scan = (8 * mixed - whole) / 7
+    tokens, inner, state = 8192 / 2, 8192 / 2, 8192 * 128 / 2  # cp 2, tp 2
+    widths = (MIXER.projected_width + 2 * MIXER.mixed_width) / 2 + 4 * inner
+    moved = tokens * (2 * widths + 4 * 4 * state / 128)
+    seconds = moved / float(facts.hardware.memory_bandwidth * facts.cal.pointwise_efficiency)
+    products = tokens * (4 * state + 128 * inner)
+    seconds += products / float(facts.hardware.attention_peak_flops * facts.cal.scan_efficiency)
+    assert scan == pytest.approx(seconds * float(facts.cal.compute_multiplier))
+
+
+def test_a_larger_state_takes_longer() -> None:
+    wide = hybrid(1, 7, 8)
+    assert wide.hybrid is not None
+    mixer = MIXER.model_copy(update={"key_head_dim": 256, "num_key_heads": 4})
+    wider = wide.model_copy(update={"hybrid": wide.hybrid.model_copy(update={"mixer": mixer})})
+    assert outputs(wider, ATTENTION)["attention_core_s"] > 1.2 * outputs(wide, ATTENTION)["attention_core_s"]
+
+
 def test_a_mixer_s_work_does_not_grow_with_the_sequence() -> None:
     """Twice the tokens take twice as long; attention's core takes four times as long."""
     long = {}

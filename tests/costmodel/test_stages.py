@@ -14,12 +14,15 @@ from tests.scenarios import plan_row
 layers = st.integers(1, 200)
 degrees = st.integers(1, 24)
 chunk_counts = st.integers(1, 8)
-layouts = st.sampled_from(list(Layout))
 
 
 def slots(layout: Layout) -> tuple[int, int]:
     """How many layers the embedding and the loss stand for."""
     return int(layout == Layout.EMBEDDING_AND_LOSS_COUNT), int(layout != Layout.EVEN)
+
+
+# Where a layer of multi-token prediction counts, too: see the recipes' own layouts below.
+layouts = st.sampled_from([layout for layout in Layout if layout != Layout.MTP_AND_LOSSES_COUNT])
 
 
 @given(num_layers=layers, pp=degrees, vpp=chunk_counts, layout=layouts)
@@ -78,6 +81,36 @@ def test_layers_of_each_device(num_layers: int, pp: int, layout: Layout, expecte
     chunks = layers_per_chunk(num_layers, pp, 1, layout)
     assert chunks is not None
     assert [sum(device) for device in chunks] == expected
+
+
+@pytest.mark.parametrize(
+    ("pp", "vpp", "expected"),
+    [
+        (4, 1, [16, 16, 16, 13]),
+        (8, 1, [*[8] * 7, 5]),
+        (4, 2, [*[8] * 7, 5]),
+        (16, 1, [*[4] * 15, 1]),
+        (4, 4, [*[4] * 15, 1]),
+        (8, 4, [1, *[2] * 30, 0]),
+    ],
+)
+def test_61_layers_and_a_prediction_layer_lie_as_in_the_recipe(pp: int, vpp: int, expected: list[int]) -> None:
+    """NVIDIA-NeMo/Megatron-Bridge, recipes/deepseek/deepseek_v3.py @05d003fb, and ``Et|(tt|)*30mL``, chunk by chunk."""
+    chunks = layers_per_chunk(61, pp, vpp, Layout.MTP_AND_LOSSES_COUNT)
+    assert chunks is not None
+    assert [chunks[device][turn] for turn in range(vpp) for device in range(pp)] == expected
+
+
+@given(num_layers=layers, pp=degrees, vpp=chunk_counts)
+def test_three_places_at_the_ends_are_given_up_or_the_layout_does_not_exist(num_layers: int, pp: int, vpp: int) -> None:
+    chunks = layers_per_chunk(num_layers, pp, vpp, Layout.MTP_AND_LOSSES_COUNT)
+    if chunks is None:
+        assert num_layers + 3 < 3 * pp * vpp
+        return
+    assert sum(map(sum, chunks)) == num_layers
+    whole = sum(layer for device in chunks for layer in device) + 3
+    assert max(map(max, chunks)) <= -(-whole // (pp * vpp))
+    assert min(map(min, chunks)) >= 0
 
 
 def test_a_layout_that_needs_a_negative_count_does_not_exist() -> None:

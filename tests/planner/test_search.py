@@ -97,7 +97,7 @@ def inner_of(scenario: Scenario, mesh: Row, shards: tuple[int, ...]) -> Iterator
     stages = [
         (vpp, layout)
         for vpp in range(1, min(16, max(1, (layers + 2) // pp)) + 1 if pp > 1 else 2)
-        for layout in (0, 1, 2)
+        for layout in ((0, 1, 2, 3) if scenario.model.num_mtp_layers else (0, 1, 2))
         if layers_per_chunk(layers, pp, vpp, Layout(layout)) is not None
     ]
     exchanges = range(len(CP_COMM_TYPES)) if mesh["cp"] > 1 else (0,)

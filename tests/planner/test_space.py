@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from costmodel.catalog.model_catalog import load_model
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
@@ -185,10 +186,19 @@ def test_stage_options_are_distinct_and_complete(pp: int) -> None:
         (vpp, chunks)
         for vpp in range(1, deepest + 1)
         for layout in Layout
+        if layout != Layout.MTP_AND_LOSSES_COUNT  # the model predicts one token
         if (chunks := layers_per_chunk(layers, pp, vpp, layout)) is not None
     }
     assert set(shapes) == wanted
     assert all(schedule == (INTERLEAVED if vpp > 1 else ONE_F_ONE_B) for vpp, _, schedule in options)
+
+
+def test_a_model_that_predicts_further_may_have_a_lighter_last_stage() -> None:
+    """DeepSeek-V3's 61 layers on 16 stages: 4, ..., 4, 1 with the prediction layer and both losses."""
+    request = request_of(LLAMA_70B.model_copy(update={"model": load_model("deepseek-v3")}))
+    options = stage_options(request, 16)
+    shapes = [layers_per_chunk(61, 16, vpp, Layout(layout)) for vpp, layout, _ in options]
+    assert ((4,),) * 15 + ((1,),) in shapes
 
 
 def test_without_a_pipeline_there_is_nothing_to_choose() -> None:
