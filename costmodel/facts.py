@@ -38,6 +38,7 @@ class HardwareFacts:
     Attributes:
         peak_flops: of the large GEMMs, those of layers that stay in higher precision among them.
         attention_peak_flops, head_peak_flops: of the attention core, and of the head.
+        vector_peak_flops: in 32 bits outside of the matrix units; infinite where nobody says.
         host_bandwidth: bytes/s between a device and its host, one direction; infinite where nobody knows: no search
             then has such a plan, and a run of one is priced by the hosts' memory alone.
         host_memory: bytes of a node; infinite where nobody knows.
@@ -51,6 +52,7 @@ class HardwareFacts:
     peak_flops: Num
     attention_peak_flops: Num
     head_peak_flops: Num
+    vector_peak_flops: Num
     memory_bandwidth: Num
     host_bandwidth: Num
     host_memory: Num
@@ -202,6 +204,7 @@ def _hardware_facts(scenario: Scenario, curve_set: int) -> HardwareFacts:
         peak_flops=num(1.0 / ((1.0 - kept) / peak + kept / wide)),
         attention_peak_flops=num(wide),
         head_peak_flops=num(wide if "head" in precision.kept else peak),
+        vector_peak_flops=num(peaks.get("fp32", np.inf)),
         memory_bandwidth=num(accelerator.memory_bandwidth_bytes_per_s),
         host_bandwidth=num(cluster.host_bandwidth_bytes_per_s or np.inf),
         host_memory=num(cluster.host_memory_bytes_per_node or np.inf),

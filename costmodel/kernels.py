@@ -69,14 +69,20 @@ def attention_core_s(f: Facts, tokens: Num, heads: Num) -> tuple[Num, Num]:
 def _unfused_core_s(f: Facts, tokens: Num, heads: Num) -> Num:
     """Forward seconds of two batched GEMMs over the whole score matrix and the passes between them.
 
+    Matrix units take rows of heads whose width keeps them aligned; other heads fall to the vector units (NVIDIA, Matrix
+    Multiplication Background, table 1; BLOOM's candidates with 108 and 150 wide heads took a third longer).
     Per score: written, read and written by the softmax, read and written with a mask by dropout, read (Korthikanti
     2022, arXiv 2205.05198, section 4.1, has what of it is kept).
     """
     cal, model = f.cal, f.model
     widths = model.qk_head_dim + model.v_head_dim
     efficiency = cal.gemm_efficiency * widths / (widths + 2.0 * cal.gemm_k_half)
+    on_matrix_units = f.hardware.attention_peak_flops * efficiency
+    on_vector_units = np.minimum(f.hardware.vector_peak_flops * cal.gemm_efficiency, on_matrix_units)
+    odd = (np.mod(model.qk_head_dim, cal.gemm_alignment) > 0) | (np.mod(model.v_head_dim, cal.gemm_alignment) > 0)
+    rate = np.where(odd, on_vector_units, on_matrix_units)
     flops = 2.0 * tokens * f.work.seq_len * heads * widths
-    products = cal.gemm_launch_s * 2.0 + flops / (f.hardware.attention_peak_flops * efficiency)
+    products = cal.gemm_launch_s * 2.0 + flops / rate
     passes = memory_bound_s(f, tokens * f.work.seq_len * heads * _SCORE_TRAFFIC_BYTES)
     return products * cal.compute_multiplier + passes
 

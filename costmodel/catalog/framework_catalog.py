@@ -42,7 +42,7 @@ def load_framework(name: str, version: str | None = None) -> FrameworkSpec:
 
 
 def framework_in_era(
-    framework: FrameworkSpec, text: str, family: str, precision: str, sequence_parallel: bool | None
+    framework: FrameworkSpec, text: str, family: str, precision: str, sequence_parallel: bool | None, sharded: bool
 ) -> FrameworkSpec:
     """The framework, or its earlier era where that is what a run shows.
 
@@ -51,12 +51,15 @@ def framework_in_era(
         family: of the accelerator.
         precision: the recipe that the run states.
         sequence_parallel: None when the run can't tell, having no tensor parallelism.
+        sharded: whether the run states that its optimizer's state is.
     """
-    era = framework.earlier
-    if era is None or text.strip().lower() not in era.names or family not in era.families:
+    era, called = framework.earlier, text.strip().lower()
+    if era is None or called not in era.names or family not in era.families:
         return framework
-    told = precision in era.precisions or (era.without_sequence_parallel and sequence_parallel is False)
-    return load_framework(era.framework) if told else framework
+    if precision not in era.precisions and not (era.without_sequence_parallel and sequence_parallel is False):
+        return framework
+    entry = era.named.get(called, era.framework)
+    return load_framework(era.sharded.get(called, entry) if sharded else entry)
 
 
 def recognise_framework(text: str) -> tuple[FrameworkSpec, bool]:

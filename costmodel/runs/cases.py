@@ -27,6 +27,8 @@ from costmodel.spec.options import OFFLOADS
 from costmodel.spec.plan import RECOMPUTES
 from costmodel.spec.workload import Workload
 
+_OF_THE_BOARD = ("nvlink",)
+_ROUNDED = 0.05
 _GIGA = 1e9
 _BITS = 8
 
@@ -157,7 +159,19 @@ def _devices(run: Run) -> int | None:
 
 
 def _cluster(accelerator: AcceleratorSpec, run: Run) -> ClusterSpec:
-    return _cluster_like(accelerator, run.devices_per_node, run.intra_node_bw_gbs, run.inter_node_bw_gbps_per_device)
+    inside = _link_rate(typical_cluster(accelerator), run.intra_node_bw_gbs)
+    return _cluster_like(accelerator, run.devices_per_node, inside, run.inter_node_bw_gbps_per_device)
+
+
+def _link_rate(cluster: ClusterSpec, stated: float | None) -> float | None:
+    """GB/s inside a node as stated; None where that is the usual rate, counted both ways or as half of it.
+
+    The links of a board are what they are, and people count them in all three ways.
+    """
+    if stated is None or not cluster.tiers or cluster.tiers[0].kind not in _OF_THE_BOARD:
+        return stated
+    usual = cluster.tiers[0].bandwidth_bytes_per_s / _GIGA
+    return None if any(abs(stated / (usual * ways) - 1.0) < _ROUNDED for ways in (0.5, 1.0, 2.0)) else stated
 
 
 @lru_cache(maxsize=1024)
@@ -180,7 +194,7 @@ def _framework(
         what = f"framework {run.framework!r} is not known" if run.framework else "framework blank"
         notes.append(f"{what}: {framework.name} taken")
     stated, parallel = words.stated_precision(run.precision), _uses_sequence_parallel(run)
-    era = framework_in_era(framework, run.framework, accelerator.family, stated, parallel)
+    era = framework_in_era(framework, run.framework, accelerator.family, stated, parallel, _is_sharded(run))
     if era is not framework and model.moe is None:
         told = "without sequence parallelism" if parallel is False else f"in {stated}"
         notes.append(f"framework {run.framework!r} {told} on {accelerator.name} is priced as {era.title}")
@@ -204,6 +218,11 @@ def _fuses_pointwise(run: Run, framework: FrameworkSpec) -> bool:
 def _uses_sequence_parallel(run: Run) -> bool | None:
     """None where the row can't tell: without tensor parallelism there is nothing to cut."""
     return run.sp if run.tp is not None and run.tp > 1 else None
+
+
+def _is_sharded(run: Run) -> bool:
+    stage, _, _ = words.sharding_of(run.zero_stage)
+    return bool(run.dist_opt) if stage is None else stage > 0
 
 
 @lru_cache(maxsize=256)

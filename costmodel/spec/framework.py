@@ -26,6 +26,8 @@ class EarlierEra(Frozen):
         families: of accelerators that it ran on.
         precisions: recipes that tell such a run, when the run states them.
         without_sequence_parallel: whether tensor parallelism without it tells such a run.
+        named: name -> the entry of such runs where the name tells more of them.
+        sharded: name -> the entry of such runs that shard their optimizer's state, where that was another's doing.
     """
 
     framework: str
@@ -33,6 +35,8 @@ class EarlierEra(Frozen):
     families: tuple[str, ...]
     precisions: tuple[str, ...] = ()
     without_sequence_parallel: bool = False
+    named: FrozenMapping[str, str] = FrozenMap({})
+    sharded: FrozenMapping[str, str] = FrozenMap({})
 
 
 class GradientBuckets(Frozen):

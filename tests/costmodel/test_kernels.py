@@ -90,12 +90,18 @@ def test_nothing_takes_no_time(shape: tuple[int, int, int]) -> None:
     assert gemm_s(H100, *map(num, shape)) == 0
 
 
-@pytest.mark.parametrize(("n", "k"), [(4096 + 32, 4096), (4096, 4096 + 32)])
+@pytest.mark.parametrize(("n", "k"), [(4096 + 4, 4096), (4096, 4096 + 4)])
 def test_a_dimension_off_the_alignment_is_slower(n: int, k: int) -> None:
     m, factor = num(8192), H100.cal.misaligned_factor
     ragged, aligned = gemm_s(H100, m, num(n), num(k)), gemm_s(H100, m, num(4096 + 64), num(4096 + 64))
     assert aligned < ragged < aligned * factor
     assert gemm_s(H100, m + 1, num(4096), num(4096)) < 1.01 * gemm_s(H100, m, num(4096), num(4096))
+
+
+def test_half_a_tile_is_no_misalignment() -> None:
+    """microsoft/vidur @7d475133, A100, Llama-2-7B over 8: 1376 wide shards reach what 1280 and 1536 wide ones do."""
+    rates = [2 * 4096 * 4096 * n / gemm_s(A100, num(4096), num(n), num(4096)) for n in (1280, 1376, 1536)]
+    assert rates == sorted(rates)
 
 
 multiples = st.integers(1, 512).map(lambda i: num(64 * i))
@@ -159,6 +165,17 @@ def test_a_core_that_is_not_fused_computes_the_whole_score_matrix_and_moves_it()
     assert backward == pytest.approx(2 * forward)
     moved = 4096 * 1024 * 12 * 13 / (3.35e12 * float(facts.cal.pointwise_efficiency))
     assert attention_core_s(facts, tokens, heads)[0] > moved > attention_core_s(H100, tokens, heads)[0]
+
+
+@pytest.mark.parametrize(("heads", "odd"), [(64, False), (96, False), (128, True)])
+def test_heads_off_the_alignment_leave_the_matrix_units(heads: int, odd: bool) -> None:
+    """A 13,824 wide layer over 4 devices with heads of 216, 144 and 108: the products of the last at the fp32 rate."""
+    spec = load_model("gpt2").model_copy(update={"num_heads": heads, "head_dim": 13824 // heads})
+    scenario = scenario_of("gpt2", cluster="dgx-a100-80gb", seq_len=2048)
+    facts = Facts.of(scenario.model_copy(update={"model": spec, "fused_attention": False}))
+    forward, _ = attention_core_s(ideal(facts), num(4096), num(heads / 4))
+    flops = 2 * attention_core_flops(facts, num(4096), num(heads / 4))
+    assert flops / forward == pytest.approx(19.5e12 if odd else 312e12)
 
 
 def test_memory_bound_pass_moves_its_bytes_at_the_reachable_bandwidth() -> None:

@@ -104,9 +104,37 @@ def test_zero_plus_outside_of_its_stage_and_a_copy_over_other_ranks_are_said() -
 @pytest.mark.parametrize("framework", ["megatron", "NVIDIA/Megatron-LM"])
 @pytest.mark.parametrize("changes", [{"sp": False}, {"precision": "fp16"}])
 def test_a_name_that_two_eras_share_is_told_by_how_it_trained(framework: str, changes: dict[str, Any]) -> None:
-    old = {"framework": framework, "accelerator": "A100-80GB"}
+    old = {"framework": framework, "accelerator": "A100-80GB", "zero_stage": "0"}
     assert "is priced as Megatron-LM of 2020-22" in predicted(**old, **changes).reason
     assert "2020-22" not in predicted(**old).reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "title"),
+    [
+        ({"zero_stage": "0"}, "Megatron-LM of 2020-22"),
+        ({"zero_stage": "1"}, "Megatron-DeepSpeed of 2021-22"),
+        ({"zero_stage": "", "dist_opt": True}, "Megatron-DeepSpeed of 2021-22"),
+        ({"zero_stage": "", "dist_opt": False}, "Megatron-LM of 2020-22"),
+        ({"zero_stage": "0", "framework": "Megatron-DeepSpeed"}, "Megatron-DeepSpeed of 2021-22"),
+        ({"zero_stage": "1", "framework": "NVIDIA/Megatron-LM"}, "Megatron-LM of 2020-22"),
+    ],
+)
+def test_what_sharded_its_optimizer_then_was_deepspeed(changes: dict[str, Any], title: str) -> None:
+    old = {"framework": "megatron", "accelerator": "A100-80GB", "sp": False}
+    assert f"is priced as {title}" in predicted(**old | changes).reason
+
+
+@pytest.mark.parametrize(
+    ("stated", "same"), [(300, True), (600, True), (150, True), (295, True), (32, False), (200, False)]
+)
+def test_links_of_a_board_are_counted_both_ways_or_by_half(stated: float, same: bool) -> None:
+    row = {"accelerator": "A100-80GB", "pp": 1, "dp": 32}
+    usual, found = (predicted(**row, intra_node_bw_gbs=rate).step_time_s for rate in (None, stated))
+    assert usual is not None
+    assert found is not None
+    assert (found == usual) == same
+    assert same or found > usual
 
 
 @pytest.mark.parametrize(
