@@ -72,7 +72,10 @@ class WorkFacts:
     Attributes:
         param_bytes: of a parameter as the passes read it; ``kept_param_bytes``: as its rank keeps it.
         gathered_bytes: of a layer's parameter that was gathered, with the quantised copies that a pass uses.
+        absent_param_bytes: of what a layer's parameter has of the former no more once it is kept quantised alone.
         kept_copy_bytes: of quantised copies that lie beside a layer's parameter all the time.
+        gradient_copy_bytes: of each whole gradient's copy beside the accumulated one; ``unsharded_copy_bytes``: the
+            same where nothing is sharded over several replicas alone.
         optimizer_bytes: of master copy and moments, where the former is not the parameter.
         moment_bytes: of one of two 32-bit moments; 0 where the optimizer has fewer or narrower ones.
         optimizer_traffic: what the optimizer step moves, over what it moves under AdamW with the usual gradients.
@@ -85,6 +88,7 @@ class WorkFacts:
         quantise_alone: share of a pass that a tensor still needs whose kernel could write it quantised.
         saved_input_bytes: of one saved element that only products read again; ``saved_twice_bytes``: what is kept
             quantised of one whose 16-bit form is kept all the same.
+        selects_products: 1 where those are all but the outputs of attention and of every second product.
         gradients_follow_optimizer: whether gradients leave the device with the optimizer's state; else they stay.
         offloads_parameters_alone: whether offloaded parameters leave gradients and optimizer behind.
         host_runs_optimizer: whether the host's processors run the step on state that lives there.
@@ -95,8 +99,11 @@ class WorkFacts:
     param_bytes: Num
     kept_param_bytes: Num
     gathered_bytes: Num
+    absent_param_bytes: Num
     kept_copy_bytes: Num
     gradient_bytes: Num
+    gradient_copy_bytes: Num
+    unsharded_copy_bytes: Num
     optimizer_bytes: Num
     moment_bytes: Num
     optimizer_traffic: Num
@@ -116,6 +123,7 @@ class WorkFacts:
     saved_twice_bytes: Num
     vocab_multiple: Num
     usual_modules: Num
+    selects_products: Num
     gradients_follow_optimizer: Num
     offloads_parameters_alone: Num
     host_runs_optimizer: Num
@@ -224,6 +232,7 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
     of = recipe_bytes(scenario)
     lower, buckets = 1.0 - precision.kept_layer_share, framework.gradient_buckets
     element = float(precision.activation_bytes)
+    gradient_copy = framework.gradient_copies.get(precision.name, 0)
     saved = quantisation.copy_bytes if quantisation and framework.saves_quantised_inputs else None
     gathered = quantisation.copy_bytes if quantisation and precision.name in framework.quantised_gathers else None
     return WorkFacts(
@@ -232,8 +241,11 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
         kept_param_bytes=num(of.kept),
         # Gathered in 8 bits, a parameter is there in 8 bits only: products read it along either edge.
         gathered_bytes=num(of.read + of.copies if gathered is None else gathered),
+        absent_param_bytes=num(lower * of.read if precision.name in framework.quantised_parameters else 0.0),
         kept_copy_bytes=num(of.kept_copies),
         gradient_bytes=num(scenario.gradient_bytes),
+        gradient_copy_bytes=num(0 if framework.copies_when_unsharded else gradient_copy),
+        unsharded_copy_bytes=num(gradient_copy if framework.copies_when_unsharded else 0),
         optimizer_bytes=num(of.optimizer),
         moment_bytes=num(of.moment),
         optimizer_traffic=num(of.traffic_over_adamw),
@@ -253,6 +265,7 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
         saved_twice_bytes=num(0.0 if saved is None else lower * saved),
         vocab_multiple=num(framework.vocab_padding_multiple),
         usual_modules=num(modules_code(framework.selective_modules)),
+        selects_products=num(framework.selects_products),
         gradients_follow_optimizer=num(framework.has("gradients_follow_optimizer")),
         offloads_parameters_alone=num(framework.has("offloads_parameters_alone")),
         host_runs_optimizer=num(not framework.has("optimizer_visits_device")),

@@ -121,10 +121,15 @@ def stage_memory(
     temporaries = owned_params(f, o, stages, zero_stage) * per_stage(
         f.cal.optimizer_temporary_share * f.work.moment_bytes
     )
+    copies_each = work.gradient_copy_bytes + np.where(
+        (zero_stage == 0) & (sharding.ranks > 1), work.unsharded_copy_bytes, 0.0
+    )
+    gradients = cut(2, work.gradient_bytes, np.where(sharding.cuts_gradients, zero_stage, 1.0))
+    gradients = gradients + (dense + expert) * per_stage(copies_each)
     terms = {
-        "parameters": cut(3, work.kept_param_bytes, parameter_stage),
+        "parameters": cut(3, work.kept_param_bytes, parameter_stage) - copies * per_stage(work.absent_param_bytes),
         "weight_copies": copies * per_stage(work.kept_copy_bytes),
-        "gradients": cut(2, work.gradient_bytes, np.where(sharding.cuts_gradients, zero_stage, 1.0)),
+        "gradients": gradients,
         "optimizer": cut(1, work.optimizer_bytes),
         "activations": activations - hot_activations,
         "recompute_workspace": workspace + shape,

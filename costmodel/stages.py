@@ -98,6 +98,22 @@ def layers_per_chunk(
     return tuple(tuple(row) for row in counts)
 
 
+@lru_cache(maxsize=65536)
+def chunks_by_cost(num_layers: int, pp: int, layer_cost: int, head_cost: int) -> tuple[tuple[int, ...], ...]:
+    """Layers of every device, one chunk each, where blocks go to a stage until it has more than its share of the cost.
+
+    The block that exceeds a stage's share stays with it, so the first stages hold more layers than the head's (nanotron
+    ``models/base.py`` build_model).
+    """
+    counts, stage = [0] * pp, 0
+    total = num_layers * layer_cost + head_cost
+    for layer in range(1, num_layers + 1):
+        counts[stage] += 1
+        if stage < pp - 1 and layer * layer_cost > total * ((stage + 1) / pp):
+            stage += 1
+    return tuple((count,) for count in counts)
+
+
 def virtual_stage(placement: Placement, pp: int, device: int, chunk: int) -> int:
     """The place in a micro-batch's way of one chunk of one device, in the device's first direction."""
     turned = placement == Placement.V and chunk % 2 == 1
@@ -238,8 +254,11 @@ def representative_stages(
     It keeps the most micro-batches in flight, so the maxima over these are the maxima over all devices.
     """
     stages = stage_kinds(num_layers, dense_layers, pp, vpp, layout, placement)
-    if stages is None:
-        return None
+    return None if stages is None else representatives(stages)
+
+
+def representatives(stages: Iterable[StageKind]) -> tuple[StageKind, ...]:
+    """The first of those stages that hold the same."""
     first: dict[tuple[int, int, bool, bool], StageKind] = {}
     for stage in stages:
         first.setdefault((stage.dense_layers, stage.moe_layers, stage.has_embedding, stage.has_head), stage)

@@ -14,7 +14,16 @@ from costmodel.scenario import Scenario
 from costmodel.schedules import placements
 from costmodel.spec.model import DenseLayers
 from costmodel.spec.options import OPTION_NAMES, usual_options
-from costmodel.stages import Layout, Placement, StageKind, representative_stages, stage_kinds
+from costmodel.stages import (
+    Layout,
+    Placement,
+    StageKind,
+    chunks_by_cost,
+    representative_stages,
+    representatives,
+    stage_kinds,
+    stages_of_chunks,
+)
 
 BASE_AXES: tuple[str, ...] = (
     "tp",
@@ -159,12 +168,26 @@ def layer_counts(scenario: Scenario) -> tuple[int, DenseLayers]:
 def stage_table_of(scenarios: Sequence[Scenario], which: Ints, table: PlanTable) -> StageTable:
     """The stages that can be the worst, of plans of different scenarios; the first stage always comes first.
 
+    These plans ran: where a framework lays out layers by their cost, they have those whatever their ``layout`` says.
+
     Args:
         which: position in ``scenarios`` of each row's scenario.
     """
     shapes: dict[Any, int] = {}
-    shape_of = np.array([shapes.setdefault(layer_counts(scenario), len(shapes)) for scenario in scenarios])[which]
-    return _stage_table(lambda row: scenarios[int(which[row])], table, [shape_of], representative_stages)
+    keys = [(layer_counts(scenario), _costs(scenario)) for scenario in scenarios]
+    shape_of = np.array([shapes.setdefault(key, len(shapes)) for key in keys])[which]
+    return _stage_table(
+        lambda row: scenarios[int(which[row])], table, [shape_of], representative_stages, laid_out_by_cost=True
+    )
+
+
+def _costs(scenario: Scenario) -> tuple[int, int] | None:
+    """(cost of a layer, of the head) to a framework that lays them out by it."""
+    model = scenario.model
+    if not scenario.framework.lays_out_by_cost:
+        return None
+    layer = 4 * model.num_heads * model.head_dim + 3 * model.ffn_hidden_size
+    return layer * model.hidden_size, model.vocab_size * model.hidden_size
 
 
 def stage_table(scenario: Scenario, table: PlanTable, *, every_stage: bool = False) -> StageTable:
@@ -180,7 +203,12 @@ _Describe: TypeAlias = Callable[..., tuple[StageKind, ...] | None]
 
 
 def _stage_table(
-    scenario_of: Callable[[int], Scenario], table: PlanTable, more_keys: Sequence[Ints], describe: _Describe
+    scenario_of: Callable[[int], Scenario],
+    table: PlanTable,
+    more_keys: Sequence[Ints],
+    describe: _Describe,
+    *,
+    laid_out_by_cost: bool = False,
 ) -> StageTable:
     """The stages of every row, described once for rows that agree in pp, vpp, layout, placement and ``more_keys``."""
     placement = placements(table["schedule"])
@@ -189,7 +217,13 @@ def _stage_table(
     kinds: list[tuple[StageKind, ...]] = []
     for row in first.tolist():
         pp, vpp, layout, placed = (int(column[row]) for column in columns)
-        kinds.append(_stages_of(scenario_of(row), pp, vpp, Layout(layout), Placement(placed), describe))
+        scenario = scenario_of(row)
+        costs = _costs(scenario) if laid_out_by_cost and pp > 1 and vpp == 1 and placed == Placement.LOOP else None
+        if costs is not None:
+            layers, dense = layer_counts(scenario)
+            kinds.append(representatives(stages_of_chunks(chunks_by_cost(layers, pp, *costs), dense)))
+            continue
+        kinds.append(_stages_of(scenario, pp, vpp, Layout(layout), Placement(placed), describe))
     return StageTable.of(kinds).take(inverse)
 
 

@@ -6,6 +6,7 @@ would use is a candidate, and the fastest candidate that fits stands for the run
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -40,6 +41,7 @@ class Case:
     Attributes:
         rows: candidate plans over the axes of ``costmodel.table``; never empty.
         key: equal for cases of equal scenarios.
+        memory_axes: what its memory is counted with in place of what a row says.
         notes: what fell back and what was assumed.
     """
 
@@ -47,12 +49,13 @@ class Case:
     scenario: Scenario
     key: tuple[object, ...]
     rows: tuple[PlanRow, ...]
+    memory_axes: Mapping[str, int] = FrozenMap({})
     notes: tuple[str, ...]
 
     @cached_property
     def question(self) -> tuple[object, ...]:
         """Equal for cases with the same scenario and the same candidates."""
-        return self.key, tuple(tuple(row.items()) for row in self.rows)
+        return self.key, self.memory_axes, tuple(tuple(row.items()) for row in self.rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +144,15 @@ class _Cases:
         if not rows:
             why = f"no plan on {devices} devices has the degrees that are stated"
             return Unpriced(run=run, reason="; ".join(dict.fromkeys((why, *notes))))
-        return Case(run=run, scenario=scenario, key=key, rows=rows, notes=tuple(dict.fromkeys(notes)))
+        memory_axes = _memory_axes(run, recompute, modules, notes)
+        return Case(
+            run=run,
+            scenario=scenario,
+            key=key,
+            rows=rows,
+            memory_axes=FrozenMap(memory_axes),
+            notes=tuple(dict.fromkeys(notes)),
+        )
 
 
 def cases_of(runs: tuple[Run, ...], calibration: Calibration) -> list[Case | Unpriced]:
@@ -199,6 +210,7 @@ def _framework(
         told = "without sequence parallelism" if parallel is False else f"in {stated}"
         notes.append(f"framework {run.framework!r} {told} on {accelerator.name} is priced as {era.title}")
         framework = era
+    framework = _as_runs_keep_parameters(framework)
     if precision in framework.gradient_bytes:
         # A run that was made shows that its version could; which one it was, few runs say.
         framework = _at_any_version(framework)
@@ -232,6 +244,12 @@ def _with_gradients(framework: FrameworkSpec, precision: str) -> FrameworkSpec:
 
 
 @lru_cache(maxsize=256)
+def _as_runs_keep_parameters(framework: FrameworkSpec) -> FrameworkSpec:
+    usual = framework.usual_quantised_parameters
+    return framework.model_copy(update={"quantised_parameters": usual}) if usual else framework
+
+
+@lru_cache(maxsize=256)
 def _at_any_version(framework: FrameworkSpec) -> FrameworkSpec:
     return framework.model_copy(update={"precision_since": FrozenMap({}), "precision_until": FrozenMap({})})
 
@@ -248,6 +266,20 @@ def _offload(run: Run, cluster: ClusterSpec, notes: list[str]) -> int:
     if offload != "none" and cluster.host_bandwidth_bytes_per_s is None:
         notes.append(f"the host link of {cluster.name} is unknown: transfers are priced by the hosts' memory alone")
     return OFFLOADS.index(offload)
+
+
+def _memory_axes(run: Run, recompute: str | None, modules: tuple[str, ...] | None, notes: list[str]) -> dict[str, int]:
+    """What an activation policy that can't be priced keeps on the device: a layer's tensors, while it works.
+
+    The hosts hold what is offloaded. A list of one's own was chosen so that it fits, by recomputing or offloading the
+    rest; what stays for good is as good as nothing.
+    """
+    custom = recompute == "selective" and modules is None and words.keeps_a_list_of_its_own(run)
+    if custom:
+        notes.append("which tensors a custom policy keeps isn't said: memory counts none but those of a layer at work")
+    if not custom and not words.offloads_activations(run.recompute):
+        return {}
+    return {"recompute": RECOMPUTES.index("full"), "offload": OFFLOADS.index("activations")}
 
 
 def _offload_in_notes(run: Run) -> str:

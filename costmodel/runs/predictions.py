@@ -98,6 +98,9 @@ def _price_block(cases: Sequence[Case]) -> _Priced:
     stages: StageTable = stage_table_of(scenarios, index, table)
     full = predict_stages(facts, table, stages)
     bytes_by_stage = total(full.memory)
+    if any(case.memory_axes for case in cases):
+        counted = PlanTable.of_rows([{**row, **case.memory_axes} for case in cases for row in case.rows])
+        bytes_by_stage = total(predict_stages(facts, counted, stages).memory)
     return _Priced(
         step_time_s=full.step_time_s, first_bytes=bytes_by_stage[:, 0], peak_bytes=bytes_by_stage.max(axis=-1)
     )

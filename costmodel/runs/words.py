@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import get_args
 
 from costmodel.catalog.framework_catalog import load_precision
+from costmodel.runs.columns import Run
 from costmodel.runs.word_lists import document, found, takes_back, without_negated, words_of
 from costmodel.scenario import lacking_format
 from costmodel.spec.cluster import AcceleratorSpec
@@ -73,6 +74,16 @@ def recompute_of(text: str) -> tuple[Recompute | None, tuple[str, ...] | None, t
 def recompute_interval_of(text: str) -> int | None:
     """How many layers share one checkpoint under full recompute, where a text says so."""
     return _number(document()["recompute"]["interval"], without_negated(text.strip().lower()))
+
+
+def keeps_a_list_of_its_own(run: Run) -> bool:
+    """Whether the notes of a run say that what is kept was listed tensor by tensor."""
+    return bool(re.search(document()["recompute"]["custom"], f"{run.overlap_notes}; {run.notes}".lower()))
+
+
+def offloads_activations(recompute: str) -> bool:
+    """Whether a text on recompute says that what is kept goes to the host."""
+    return bool(re.search(document()["recompute"]["to_the_host"], recompute.lower())) and not takes_back(recompute)
 
 
 def _listed_modules(text: str) -> str:

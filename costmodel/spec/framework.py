@@ -71,13 +71,19 @@ class FrameworkSpec(Frozen):
         cp_comm_types: how context parallelism may exchange keys and values; none where it has no context parallelism.
         gradient_bytes: precision recipe that it trains in -> bytes of one accumulated gradient, unless asked otherwise.
         precision_since, precision_until: the first, or the last, version with a recipe, where not all versions have it.
+        gradient_copies: precision recipe -> bytes of each whole gradient's copy beside the accumulated one.
+        copies_when_unsharded: whether these copies are there under stage 0 of several replicas alone (buckets of DDP).
         gradient_dtypes: what gradients may be accumulated and reduced in, where there is a choice.
         gradient_buckets: of unsharded gradients, as it sets them up; None where nobody looked: a layer each.
+        quantised_parameters: recipes under which layers keep their parameters in 8 bits alone, as it usually does.
+        usual_quantised_parameters: the same where a run doesn't say.
         quantised_gathers: recipes whose parameters it gathers in 8 bits, as its documentation sets them up.
         saves_quantised_inputs: whether the backward pass keeps the quantised input of a product, not the 16-bit one.
         tensor_parallel, expert_parallel: whether it is planned with them at all; for pipelines and context parallelism
             ``schedules`` and ``cp_comm_types`` say so.
         selective_modules: what ``recompute: selective`` recomputes; none where a layer is recomputed whole or not.
+        selects_products: whether ``recompute: selective`` without modules of one's own keeps a layer's input, the
+            output of attention and that of every second product, and runs the rest of the layer again.
         selective_since: the same by version, where versions differ: first version -> modules.
         recompute_modules: module that can be named for selective recompute -> the first version that knows it; empty
             where those of ``selective_modules`` are all.
@@ -100,6 +106,8 @@ class FrameworkSpec(Frozen):
             does that does not reshard after the forward pass.
         stage_1_deals_tensors: whether its stage 1 deals whole tensors to ranks: gradients are all-reduced as without
             it, each rank updates the tensors that it owns and, when all have, broadcasts them.
+        lays_out_by_cost: whether it lays blocks over the stages of a pipeline by their parameters, the head among them,
+            so that nobody can ask for a layout.
         fp32_parameters: whether the sharded parameters are the 32-bit master copy, cast when they are gathered.
         earlier: the era of it that runs in these ways belong to.
     """
@@ -119,13 +127,18 @@ class FrameworkSpec(Frozen):
     tensor_parallel: bool = True
     expert_parallel: bool = True
     gradient_bytes: FrozenMapping[str, PositiveInt]
+    gradient_copies: FrozenMapping[str, PositiveInt] = FrozenMap({})
+    copies_when_unsharded: bool = False
     precision_since: FrozenMapping[str, str] = FrozenMap({})
     precision_until: FrozenMapping[str, str] = FrozenMap({})
     gradient_dtypes: tuple[GradientDtype, ...] = ()
     gradient_buckets: GradientBuckets | None = None
+    quantised_parameters: tuple[str, ...] = ()
+    usual_quantised_parameters: tuple[str, ...] = ()
     quantised_gathers: tuple[str, ...] = ()
     saves_quantised_inputs: bool = False
     selective_modules: tuple[str, ...]
+    selects_products: bool = False
     selective_since: FrozenMapping[str, tuple[str, ...]] = FrozenMap({})
     recompute_modules: FrozenMapping[str, str] = FrozenMap({})
     offloads: FrozenMapping[Offload, str] | None = None
@@ -143,6 +156,7 @@ class FrameworkSpec(Frozen):
     pipelines_reduce_once: bool = False
     stage_2_gathers: bool = False
     stage_1_deals_tensors: bool = False
+    lays_out_by_cost: bool = False
     fp32_parameters: bool = False
     earlier: EarlierEra | None = None
     source: str

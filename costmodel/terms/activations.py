@@ -108,16 +108,33 @@ def _layer(f: Facts, x: Axes) -> Outputs:
         most: Num = np.maximum.reduce(np.broadcast_arrays(*of_both, *dropped))
         return t * most * f.cal.activation_coefficient
 
+    def selected(whole: Num) -> tuple[Num, Num]:
+        """(kept, back at once) of a dense layer that keeps every second product, as PyTorch counts them: Q, V, gate."""
+        q = shapes.heads(f, x) * model.qk_head_dim
+        v = shapes.kv_heads(f, x) * model.v_head_dim
+        mixed = np.where(model.is_mla > 0, qkv / 2.0, q + v) * model.attention_share
+        mixed = mixed + model.mixer_share * model.mixer_input / x.tp / 2.0
+        # What tensor parallelism reduced over its ranks is not communicated again.
+        inputs = (1.0 + (x.tp > 1)) * model.hidden / shards
+        gate = model.mlp_share * model.ffn / x.tp
+        kept = t * (inputs + mixed + output + gate) * element * f.cal.activation_coefficient
+        return kept, np.maximum(whole - kept, 0.0)
+
     of_mlp = (1.0 - mlp) * (dense_in * element + dense_out * f.work.saved_input_bytes)
     of_moe = (1.0 - moe) * ((expert_in + shared) * element + expert_out * f.work.saved_input_bytes)
     of_shared = (1.0 - shared_kept) * shared * element
     of_act = (1.0 - act_kept) * expert_out * f.work.saved_input_bytes
     boundary = t * model.hidden * element / shards
+    dense_whole = saved(dense_in, dense_out, 0.0, 0.0, 0.0)
+    dense_kept, dense_back = selected(dense_whole)
+    by_products = (f.work.selects_products > 0) & (x.recompute_modules == 0)
     hot = t * shapes.uneven_share(f, x) * f.cal.activation_coefficient
     return {
-        "dense_saved_bytes": saved(dense_in, dense_out, 0.0, 0.0, 0.0),
-        "dense_selective_bytes": saved(dense_in * mlp, dense_out * mlp, norms, latents, core),
-        "dense_back_bytes": back_at_once(of_mlp),
+        "dense_saved_bytes": dense_whole,
+        "dense_selective_bytes": np.where(
+            by_products, dense_kept, saved(dense_in * mlp, dense_out * mlp, norms, latents, core)
+        ),
+        "dense_back_bytes": np.where(by_products, dense_back, back_at_once(of_mlp)),
         "moe_saved_bytes": saved(expert_in + shared, expert_out, 0.0, 0.0, 0.0),
         "moe_selective_bytes": saved(
             expert_in * moe + shared * shared_kept, expert_out * act_kept, norms, latents, core

@@ -15,8 +15,9 @@ _GIB = 2**30
 AT_RISK_SHARE = 0.95
 """Share of the usable memory above which a plan that fits may fail all the same.
 
-Predicted memory is within 3 % of what runs measured, and these thrash or fail from 86 to 88 % of the capacity upwards,
-where usable is 87 % (both: the calibration's memory rows): together some 4 to 5 % of the usable memory.
+Predicted memory is within 3 % of what runs of Megatron-Core measured (5.8 % over studies, docs/fidelity.md), and where
+fragments are kept, runs thrash or fail from 86 to 88 % of the capacity upwards, of which 87 % are held usable (the
+calibration's memory rows): together some 4 to 5 % of the usable memory.
 """
 
 

@@ -149,7 +149,7 @@ def _memory_bounds(f: Facts, o: dict[str, Num], table: PlanTable, sharding: Shar
             params,
             shards,
             np.where(sharding.cuts_parameters, 3.0, zero),
-            param_bytes=work.kept_param_bytes * parameters + work.kept_copy_bytes,
+            param_bytes=(work.kept_param_bytes - work.absent_param_bytes) * parameters + work.kept_copy_bytes,
             gradient_bytes=work.gradient_bytes * gradients,
             optimizer_bytes=work.optimizer_bytes * optimizer,
         )

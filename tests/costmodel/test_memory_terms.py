@@ -103,3 +103,32 @@ def test_the_pool_and_what_lies_outside_of_it_come_on_top() -> None:
     parameters = scenario_of("llama-3-8b").resolved.parameters
     outside = float(parameters.context_bytes)
     assert parameters.on_device(59e9) - outside == pytest.approx(63e9, rel=0.02)
+
+
+@pytest.mark.parametrize(("zero_stage", "dp", "bytes_each"), [(0, 8, 6.0), (1, 8, 4.0), (0, 1, 4.0)])
+def test_ddp_s_buckets_lie_beside_the_gradients_of_nanotron(zero_stage: int, dp: int, bytes_each: float) -> None:
+    """It wraps the model in DDP where several replicas shard nothing, and adds up 16-bit gradients in 32 bits."""
+    scenario = scenario_of("llama-3-8b", devices=8, global_batch_size=8)
+    scenario = scenario.model_copy(update={"framework": load_framework("nanotron")})
+    found = first(priced(scenario, dp=dp, zero_stage=zero_stage), "gradients")
+    assert found == pytest.approx(bytes_each * scenario.model.params.total, rel=1e-3)
+
+
+def test_parameters_that_are_quantised_alone_have_no_16_bit_form() -> None:
+    scenario = scenario_of("llama-3-8b", devices=8, global_batch_size=8, precision="fp8")
+    both, alone = (
+        priced(scenario.model_copy(update={"framework": load_framework(name)}), dp=8)
+        for name in ("megatron-core", "nemo")
+    )
+    tables = 2.0 * 2.0 * scenario.model.params.embedding
+    assert first(alone, "parameters") == pytest.approx(tables, rel=1e-3)
+    assert first(both, "parameters") == pytest.approx(2.0 * scenario.model.params.total, rel=1e-3)
+    assert first(alone, "weight_copies") == first(both, "weight_copies") > 0.0
+
+
+def test_internevo_s_step_has_gradients_twice_in_32_bits_and_roots_of_moments() -> None:
+    scenario = scenario_of("llama-3-8b", devices=8, global_batch_size=8, seq_len=512)
+    scenario = scenario.model_copy(update={"framework": load_framework("internevo")})
+    found = priced(scenario, dp=1, tp=1, zero_stage=0, recompute=RECOMPUTE_FULL)
+    state = sum(first(found, name) for name in ("parameters", "gradients", "optimizer", "comm_buffers", "overhead"))
+    assert float(found.peak_bytes[0]) == pytest.approx(state + 12.0 * scenario.model.params.total, rel=1e-3)

@@ -13,6 +13,7 @@ from costmodel.catalog.framework_catalog import load_framework
 from costmodel.runs.columns import Run, columns
 from costmodel.runs.prediction import RunPrediction
 from costmodel.runs.predictions import predict_runs
+from costmodel.table import PlanTable, stage_table_of
 from costmodel.terms.activations import RECOMPUTE_FULL as FULL
 from tests.scenarios import plan_row, priced, scenario_of
 
@@ -363,3 +364,46 @@ def test_no_row_is_an_error() -> None:
 
 def test_every_column_of_the_contract_is_an_attribute() -> None:
     assert {field.name for field in fields(Run)} - {"line", "problems"} == set(columns())
+
+
+MAXTEXT: dict[str, Any] = {
+    "framework": "MaxText",
+    "accelerator": "TPU v5p",
+    "tp": 1,
+    "pp": 1,
+    "dp": 64,
+    "zero_stage": "3",
+    "micro_batch": 2,
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"recompute": "selective", "overlap_notes": "FSDP over ICI, custom remat"},
+        {"recompute": "selective", "notes": "custom remat: qkv remat"},
+        {"recompute": "offload"},
+    ],
+)
+def test_a_policy_of_one_s_own_keeps_as_good_as_nothing(changes: dict[str, Any]) -> None:
+    found, full = predicted(**MAXTEXT, **changes), predicted(**MAXTEXT, recompute="full")
+    assert found.peak_mem_gb is not None
+    assert full.peak_mem_gb is not None
+    assert found.peak_mem_gb < full.peak_mem_gb
+    # What it takes is that of the policy that it states.
+    stated = predicted(**MAXTEXT, recompute="selective") if changes["recompute"] == "selective" else full
+    assert found.step_time_s == stated.step_time_s
+
+
+@pytest.mark.parametrize(("framework", "expected"), [("nanotron", [18, 14]), ("megatron-core", [16, 16])])
+def test_runs_of_nanotron_have_its_own_layers(framework: str, expected: list[int]) -> None:
+    """The head of Llama 3 8B costs as much as 2.2 layers: half of all is 17.1, and the layer beyond stays."""
+    scenario = scenario_of("llama-3.1-8b").model_copy(update={"framework": load_framework(framework)})
+    stages = stage_table_of([scenario], np.array([0]), PlanTable.of_rows([PLAN]))
+    assert stages.dense_layers[0].tolist() == expected
+
+
+def test_runs_in_fp8_keep_what_the_recipes_of_their_frameworks_keep() -> None:
+    """Published runs of Megatron in FP8 are those of NeMo and Megatron-Bridge, whose recipes quantise parameters."""
+    plain, recipe = (predicted(framework=name, precision="fp8").peak_mem_gb for name in ("megatron", "NeMo"))
+    assert plain == recipe

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.schedules import CODE, chunks_alive
-from costmodel.stages import Layout, layers_per_chunk, representative_stages, stage_kinds
+from costmodel.stages import Layout, chunks_by_cost, layers_per_chunk, representative_stages, stage_kinds
 from costmodel.table import StageTable
 from tests.scenarios import plan_row
 
@@ -191,3 +191,20 @@ def test_a_representative_stands_for_every_stage_like_it(
         held = (table.dense_layers, table.moe_layers, table.has_embedding, table.has_head)
         alike = [all(part[0, i] == part[0, 0] for part in held) for i in range(1, len(some) + 1)]
         assert max(alive[0, 1:][alike]) >= alive[0, 0]
+
+
+@pytest.mark.parametrize(
+    ("num_layers", "pp", "head", "expected"),
+    [
+        (16, 2, 4, [11, 5]),  # the share of a stage is 10 layers: the one beyond stays
+        (16, 4, 4, [6, 5, 5, 0]),  # the head has a stage to itself
+        (16, 16, 4, [2, 1, 1, 2, 1, 1, 1, 2, 1, 1, 1, 2, 0, 0, 0, 0]),
+        (32, 4, 0, [9, 8, 8, 7]),
+        (7, 1, 4, [7]),
+    ],
+)
+def test_layers_by_cost_stay_with_the_stage_whose_share_they_exceed(
+    num_layers: int, pp: int, head: int, expected: list[int]
+) -> None:
+    """By nanotron's own rule, where the head costs as much as ``head`` layers."""
+    assert [count for (count,) in chunks_by_cost(num_layers, pp, 1, head)] == expected
