@@ -95,12 +95,12 @@ class PredictionTable:
         """The peak on a device; infinite where what is offloaded does not fit into the hosts."""
         return np.where(self.host_bytes > f.hardware.host_memory, np.inf, self.peak_bytes)
 
-    def lack(self, f: Facts, usable: float) -> Num:
+    def lack(self, f: Facts, usable: float | Num) -> Num:
         """What is needed beyond ``usable`` bytes of a device, and beyond a host, each over what there is, added up.
 
         0 where both have the room.
         """
-        device = self.peak_bytes / max(usable, 1.0)
+        device = self.peak_bytes / np.maximum(usable, 1.0)
         return np.maximum(device - 1.0, 0.0) + np.maximum(self.host_bytes / f.hardware.host_memory - 1.0, 0.0)
 
 

@@ -10,7 +10,8 @@ class RunPrediction:
     """None is "no prediction", and ``reason`` says why.
 
     Attributes:
-        feasible: whether the fullest stage fits into the usable memory; the framework's rules are not judged.
+        feasible: whether the fullest stage fits into the usable memory, and what is offloaded into a node's where that
+            is known; the framework's rules are not judged.
         step_time_low_s, step_time_high_s: the interval that is meant to hold nine of ten measured step times;
             docs/fidelity.md says how many of the published runs it does hold.
         peak_mem_gb: GiB, of what the run's ``mem_kind`` names.

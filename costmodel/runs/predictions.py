@@ -7,12 +7,13 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from costmodel.arrays import Ints, Num
+from costmodel.arrays import Ints, Num, num
+from costmodel.beyond_layers import row_beyond_layers
 from costmodel.calibration.calibration import Calibration, load_calibration
 from costmodel.certainty import certainty_of, interval_of
 from costmodel.facts import Facts
 from costmodel.layers import total
-from costmodel.predict import predict_stages
+from costmodel.predict import PredictionTable, predict_stages
 from costmodel.runs import words
 from costmodel.runs.cases import Case, Unpriced, cases_of
 from costmodel.runs.columns import Run
@@ -30,11 +31,15 @@ class _Priced:
 
     Attributes:
         first_bytes, peak_bytes: allocated bytes of the first stage, and of the fullest.
+        host_bytes: bytes of what is offloaded, in the memory of one node.
+        lack: what is needed beyond the memory of a device and of a node, over what there is; 0 where both have room.
     """
 
     step_time_s: Num
     first_bytes: Num
     peak_bytes: Num
+    host_bytes: Num
+    lack: Num
 
 
 def predict_runs(runs: Sequence[Run], calibration: Calibration | None = None) -> list[RunPrediction]:
@@ -97,30 +102,34 @@ def _price_block(cases: Sequence[Case]) -> _Priced:
     table = PlanTable.of_rows([row for case in cases for row in case.rows])
     stages: StageTable = stage_table_of(scenarios, index, table)
     full = predict_stages(facts, table, stages)
-    bytes_by_stage = total(full.memory)
+    needed = full
     if any(case.memory_axes for case in cases):
         counted = PlanTable.of_rows([{**row, **case.memory_axes} for case in cases for row in case.rows])
-        bytes_by_stage = total(predict_stages(facts, counted, stages).memory)
+        needed = predict_stages(facts, counted, stages)
+    usable = num([scenario.usable_bytes for scenario in scenarios])[index]
+    needs = PredictionTable(step_time_s=full.step_time_s, peak_bytes=needed.peak_bytes, host_bytes=needed.host_bytes)
     return _Priced(
-        step_time_s=full.step_time_s, first_bytes=bytes_by_stage[:, 0], peak_bytes=bytes_by_stage.max(axis=-1)
+        step_time_s=full.step_time_s,
+        first_bytes=total(needed.memory)[:, 0],
+        peak_bytes=needed.peak_bytes,
+        host_bytes=needed.host_bytes,
+        lack=needs.lack(facts, usable),
     )
 
 
 def _prediction(case: Case, priced: _Priced, start: int) -> RunPrediction:
     """The fastest candidate that fits; where none does, the leanest."""
-    scenario, usable = case.scenario, case.scenario.usable_bytes
     rows = slice(start, start + len(case.rows))
-    step, peak = priced.step_time_s[rows], priced.peak_bytes[rows]
-    fits = peak <= usable
+    step, peak, lack = priced.step_time_s[rows], priced.peak_bytes[rows], priced.lack[rows]
+    fits = lack == 0.0
     feasible = bool(fits.any())
-    chosen = int(np.where(fits, step, np.inf).argmin()) if feasible else int(peak.argmin())
+    chosen = int(np.where(fits, step, np.inf).argmin()) if feasible else int(lack.argmin())
     row = case.rows[chosen]
-    provenance, error = certainty_of(scenario, row)
+    provenance, error = certainty_of(case.scenario, row)
     seconds = float(step[chosen])
     low, high = interval_of(seconds, error)
-    notes = [*case.notes, *words.memory_figure_of(case.run.mem_kind).notes]
-    if not feasible:
-        notes.append(f"needs {peak[chosen] / _GIB:.1f} GiB on its fullest stage, usable are {usable / _GIB:.1f}")
+    notes = [*case.notes, *words.memory_figure_of(case.run.mem_kind).notes, *row_beyond_layers(case.scenario, row)]
+    notes += _short(case.scenario, float(peak[chosen]), float(priced.host_bytes[rows][chosen]))
     return RunPrediction(
         id=case.run.id,
         feasible=feasible,
@@ -131,6 +140,19 @@ def _prediction(case: Case, priced: _Priced, start: int) -> RunPrediction:
         provenance=provenance,
         reason="; ".join(notes),
     )
+
+
+def _short(scenario: Scenario, peak: float, on_a_node: float) -> Iterator[str]:
+    """Which memory the plan does not fit into: what it needs, and what there is."""
+    usable, cluster = scenario.usable_bytes, scenario.cluster
+    there = cluster.host_memory_bytes_per_node
+    if peak > usable:
+        yield f"needs {peak / _GIB:.1f} GiB on its fullest stage, usable are {usable / _GIB:.1f}"
+    if there is not None and on_a_node > there:
+        yield (
+            f"what is offloaded takes {on_a_node / _GIB:.1f} GiB on a node, "
+            f"a node of {cluster.name} has {there / _GIB:.1f}"
+        )
 
 
 def _shown_bytes(case: Case, first: float, peak: float) -> float:
