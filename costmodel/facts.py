@@ -130,6 +130,7 @@ class WorkFacts:
     sequence_parallel: Num
     fused_attention: Num
     fused_pointwise: Num
+    expert_streams: Num
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,6 +273,7 @@ def _work_facts(scenario: Scenario) -> WorkFacts:
         sequence_parallel=num(scenario.sequence_parallel),
         fused_attention=num(scenario.fused_attention),
         fused_pointwise=num(scenario.fused_pointwise),
+        expert_streams=num(framework.expert_streams or np.inf),
     )
 
 

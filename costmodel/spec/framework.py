@@ -99,6 +99,7 @@ class FrameworkSpec(Frozen):
         fused_attention: whether attention scores stay on chip.
         fused_pointwise: whether a norm, a rotary embedding and a gated activation are one kernel each where a run
             doesn't say; None where the framework has such kernels of its own, so that no run is without them.
+        expert_streams: streams on which it starts a product for each expert; None where one kernel multiplies all.
         reshard_after: when it can drop gathered parameters -> the first version that can; None where nobody looked.
         zero_plus: parts of ZeRO++ that it has.
         pipelines_reduce_once: whether its pipelines accumulate sharded gradients whole and reduce them once a step.
@@ -151,6 +152,7 @@ class FrameworkSpec(Frozen):
     memory_kind: MemoryKind = "allocated"
     fused_attention: bool = True
     fused_pointwise: bool | None = None
+    expert_streams: PositiveInt | None = None
     reshard_after: FrozenMapping[ReshardAfter, str] | None = None
     zero_plus: tuple[ZeroPlus, ...] = ()
     pipelines_reduce_once: bool = False

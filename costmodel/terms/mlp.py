@@ -45,10 +45,12 @@ def _experts(f: Facts, x: Axes) -> Outputs:
     routed = shapes.routed_tokens(f, x)
     width = f.model.expert_ffn / x.etp
     local = f.model.experts / x.ep
-    # Products of the local experts, each at the mean expert's rows and with a start of its own, times the grouped
-    # factor: Transformer Engine's grouped GEMM calls cuBLAS for each. The fullest device sets its group's pace.
+    # Products of the local experts, each at the mean expert's rows, times the grouped factor. One kernel starts once;
+    # a kernel for each expert starts one at a time on each stream. The fullest device sets its group's pace.
     load = shapes.expert_load(f, x)
-    grouped = local * _mlp_s(f, routed / local * load, width, f.model.expert_hidden)
+    saved = np.maximum(local - np.maximum(local / f.work.expert_streams, 1.0), 0.0)
+    each = _mlp_s(f, routed / local * load, width, f.model.expert_hidden)
+    grouped = local * each - saved * 2.0 * f.cal.gemm_launch_s * f.cal.compute_multiplier
     shared_width = f.model.shared_ffn / x.tp
     shared = _mlp_s(f, t, shared_width, f.model.hidden) + _activation_s(f, t, shared_width)
     router = gemm_s(f, t / x.tp, f.model.experts, f.model.hidden)

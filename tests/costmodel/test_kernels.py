@@ -232,6 +232,17 @@ def test_experts_multiply_every_token_with_the_parameters_it_visits(model: str, 
     assert found == pytest.approx(2 * 4096 / tp * visited, rel=3e-3)
 
 
+@pytest.mark.parametrize(
+    ("streams", "ep", "starts"), [(None, 1, 1), (None, 8, 1), (1, 1, 64), (1, 8, 8), (4, 1, 16), (4, 8, 2), (4, 32, 1)]
+)
+def test_experts_start_together_or_one_by_one_on_each_stream(streams: int | None, ep: int, starts: int) -> None:
+    """A start takes a second and nothing else does: two products of experts, two of shared ones, the router's."""
+    scenario = scenario_of("deepseek-v2-lite", seq_len=4096, expert_streams=streams)
+    facts = recalibrated(ideal(Facts.of(scenario)), gemm_launch_s=1.0)
+    found = EXPERTS.evaluate(facts, axes_of(tp=1, cp=1, ep=ep, etp=1, micro_batch_size=1))
+    assert float(found["expert_mlp_s"][0]) == pytest.approx(2 * starts + 2 + 1, rel=0.01)
+
+
 def test_passes_of_a_layer_move_what_they_read_and_write() -> None:
     """Llama 3 8B, 2 bytes: two norms of 2 tensors, two sums of 3, Q and K turned in place, gate and up to a product."""
     facts = Facts.of(scenario_of("llama-3-8b", seq_len=8192))

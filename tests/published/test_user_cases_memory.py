@@ -251,20 +251,30 @@ def with_modules(scenario: Scenario, *modules: str, **axes: int) -> StagePredict
     return broken_down(scenario, row | {"recompute_modules": modules_code(modules) if modules else 0})
 
 
+NEMOTRON = sixteen_bit_gradients("nemotron-3-nano-30b-a3b", devices=16, batch=16)
+
+
+def nemotron(named: str) -> StagePrediction:
+    """The plan of uc-033 with such modules recomputed."""
+    return with_modules(NEMOTRON, *(named.split("+") if named != "none" else ()), dp=16, ep=8, zero_stage=1)
+
+
 @reported("uc-033")
 def test_only_recomputing_whole_moe_layers_fits() -> None:
     check, observed = check_of("uc-033"), REPORTS["uc-033"]["observed"]
-    scenario = sixteen_bit_gradients("nemotron-3-nano-30b-a3b", devices=16, batch=16)
-
-    def priced(named: str) -> StagePrediction:
-        return with_modules(scenario, *(named.split("+") if named != "none" else ()), dp=16, ep=8, zero_stage=1)
-
+    usable = NEMOTRON.usable_bytes
     for kind, fitted in (("feasible", True), ("infeasible", False)):
         for named in check[kind]:
-            assert (float(priced(named).peak_bytes[0]) <= scenario.usable_bytes) is fitted, named
+            assert (float(nemotron(named).peak_bytes[0]) <= usable) is fitted, named
     for named in check["feasible"]:
-        assert float(priced(named).peak_bytes[0]) / GIB == pytest.approx(observed[named]["gb"], rel=0.06)
-        assert float(priced(named).step_time_s[0]) == pytest.approx(observed[named]["ms"] / 1e3, rel=0.06)
+        assert float(nemotron(named).peak_bytes[0]) / GIB == pytest.approx(observed[named]["gb"], rel=0.06)
+
+
+@reported("uc-033", fails="9 % too slow, of which the scans of its mixers are 3, priced as measured on another model")
+def test_how_long_recomputing_whole_moe_layers_takes() -> None:
+    for named in check_of("uc-033")["feasible"]:
+        measured = REPORTS["uc-033"]["observed"][named]["ms"] / 1e3
+        assert float(nemotron(named).step_time_s[0]) == pytest.approx(measured, rel=0.06)
 
 
 @reported("uc-032")
