@@ -2,7 +2,8 @@
 
 Megatron's ``--overlap-moe-expert-parallel-comm`` runs the forward pass of one micro-batch beside the backward pass of
 another, and DualPipe is made for it (DeepSeek-V3, arXiv 2412.19437, section 3.2.1). With C the exchanges of a layer in
-both passes and W its compute in both,
+both passes and W what it has beside it: compute in both, less what hides other traffic of the same links, and what
+waits for other links,
 
     hidden = paired * min(C, ep_overlap_share * W)
     exposed = C - (1 - ep_overlap_sm_share) * hidden
@@ -21,13 +22,14 @@ import numpy as np
 
 from costmodel.arrays import Bools, Ints, Num, num
 from costmodel.facts import Facts
-from costmodel.layers import COMMUNICATION, Parts, PassCost
+from costmodel.layers import Parts, PassCost, hiding_cost
 from costmodel.schedules import CODE
 from costmodel.spec.plan import Schedule
 from costmodel.table import PlanTable
+from costmodel.terms.term import Outputs
 
 _EXCHANGE = "ep_comm"
-_NOT_COMPUTE = ("host",)
+_NOT_BESIDE = ("host", _EXCHANGE)
 _ALWAYS = (CODE["dualpipe"], CODE["dualpipe_v"])
 
 
@@ -54,13 +56,17 @@ def overlapped_share(table: PlanTable, *, schedules: Sequence[Schedule] = ()) ->
     return overlaps * paired_share(num(table["pp"]), num(table["vpp"]), num(table["num_microbatches"]))
 
 
-def with_expert_overlap(f: Facts, forward: PassCost, backward: PassCost, overlapped: Num) -> tuple[PassCost, PassCost]:
+def with_expert_overlap(
+    f: Facts, o: Outputs, forward: PassCost, backward: PassCost, overlapped: Num
+) -> tuple[PassCost, PassCost]:
     """Both passes with what stays exposed of their exchanges, when ``overlapped`` of the micro-batches hide them."""
     if not (overlapped > 0).any():
         return forward, backward
     ahead, back = forward.moe[_EXCHANGE], backward.moe[_EXCHANGE]
     comm = ahead + back
-    hidden = overlapped * np.minimum(comm, f.cal.ep_overlap_share * (_compute(forward.moe) + _compute(backward.moe)))
+    under = hiding_cost(forward, o, backward=False, traffic="ep"), hiding_cost(backward, o, backward=True, traffic="ep")
+    work = sum((_beside(cost.moe) for cost in under), start=np.zeros(()))
+    hidden = overlapped * np.minimum(comm, f.cal.ep_overlap_share * np.maximum(work, 0.0))
     left = comm - (1.0 - f.cal.ep_overlap_sm_share) * hidden
     share = np.where(comm > 0, left / np.where(comm > 0, comm, 1.0), 1.0)
     return (
@@ -69,7 +75,6 @@ def with_expert_overlap(f: Facts, forward: PassCost, backward: PassCost, overlap
     )
 
 
-def _compute(parts: Parts) -> Num:
-    """Seconds in which the device computes."""
-    work = [value for name, value in parts.items() if not name.endswith(COMMUNICATION) and name not in _NOT_COMPUTE]
-    return sum(work, start=np.zeros(()))
+def _beside(parts: Parts) -> Num:
+    """Seconds of another micro-batch that the exchange has beside it."""
+    return sum((seconds for name, seconds in parts.items() if name not in _NOT_BESIDE), start=np.zeros(()))

@@ -21,6 +21,9 @@ Parts = dict[str, Num]
 COMMUNICATION = "_comm"
 """Ending of the names of all parts that are communication."""
 
+OFFLOADED = "offload_comm"
+"""The part of a pass that waits for the hosts' links."""
+
 QUANTISATION = "quantisation"
 """The part of a pass that casts inputs of products to a narrower format."""
 
@@ -28,6 +31,8 @@ POINTWISE_BACKWARD = 2.0
 """An elementwise pass reads its saved input and a gradient and writes one: about twice the forward's traffic."""
 RING_BACKWARD = 2.0
 """Keys, values and their gradients go round in the backward pass: twice the forward's bytes."""
+_FORWARD_LAUNCHES = 1.0 / (1.0 + BACKWARD_OVER_FORWARD)
+"""Share of a layer's launches that its forward pass makes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,29 +54,31 @@ def total(parts: Mapping[str, Num]) -> Num:
     return sum(parts.values(), start=np.zeros(()))
 
 
-def hiding_cost(cost: PassCost, o: Outputs, *, backward: bool) -> PassCost:
-    """The same pass as data-parallel traffic sees it: the seconds that it can hide under.
+def hiding_cost(cost: PassCost, o: Outputs, *, backward: bool, traffic: str = "dp") -> PassCost:
+    """The same pass as data-parallel traffic (or of experts, ``ep``) sees it: the seconds that it can hide under.
 
-    Compute hides it, less the compute that already hides other traffic on the same links. Exposed tensor and context
-    parallelism hide it too where they stay in the scale-up domain and it leaves.
+    Compute hides it, less the compute that already hides other traffic on the same links. Exposed tensor, context and
+    expert parallelism hide it too where they stay in the scale-up domain and it leaves; so do waits for the hosts.
     """
-    tp_apart = o["tp_in_domain"] * o["dp_leaves_domain"]
-    cp_apart = (1.0 - o["cp_leaves_domain"]) * o["dp_leaves_domain"]
+    leaves = o[f"{traffic}_leaves_domain"]
+    tp_apart = o["tp_in_domain"] * leaves
+    cp_apart = (1.0 - o["cp_leaves_domain"]) * leaves
     core = o["attention_core_backward_s"] if backward else o["attention_core_s"]
     ring_hidden = np.minimum(o["cp_hideable_s"] * (RING_BACKWARD if backward else 1.0), core)
     sent = {"dense": 2.0 * o["tp_block_s"], "moe": o["tp_block_s"] + o["tp_expert_s"]}
     kinds: dict[str, Parts] = {}
     for field in fields(cost):
         parts: Parts = getattr(cost, field.name)
-        left = {name: seconds for name, seconds in parts.items() if not name.endswith(COMMUNICATION)}
+        left = {name: time for name, time in parts.items() if name == OFFLOADED or not name.endswith(COMMUNICATION)}
         if field.name in sent:
             hidden = sent[field.name] - parts["tp_comm"]
             left["tp_comm"] = tp_apart * parts["tp_comm"] - (1.0 - tp_apart) * hidden
             left["cp_comm"] = cp_apart * parts["cp_comm"] - (1.0 - cp_apart) * ring_hidden
         if field.name == "moe":
             # What overlaps with another micro-batch fills the links while this much is computed.
-            shared_links = 1.0 - o["dp_leaves_domain"] * (1.0 - o["ep_leaves_domain"])
-            left["ep_comm"] = -shared_links * np.maximum(o["ep_exchange_s"] - parts["ep_comm"], 0.0)
+            ep_apart = (1.0 - o["ep_leaves_domain"]) * leaves
+            hidden = np.maximum(o["ep_exchange_s"] - parts["ep_comm"], 0.0)
+            left["ep_comm"] = ep_apart * parts["ep_comm"] - (1.0 - ep_apart) * hidden
         kinds[field.name] = left
     return PassCost(**kinds)
 
@@ -125,17 +132,15 @@ def forward_cost(f: Facts, o: Outputs) -> PassCost:
         "norms": o["norm_s"] + o["residual_s"],
         "cp_comm": cp,
     }
+    dense: Parts = attention | {"mlp": o["dense_mlp_s"] + o["dense_activation_s"], "tp_comm": tp + tp_mlp}
+    moe: Parts = attention | {
+        "experts": o["expert_mlp_s"] + o["expert_activation_s"],
+        "tp_comm": tp + tp_experts,
+        "ep_comm": o["ep_exchange_s"] * cal.ep_exposed_share,
+    }
     return PassCost(
-        dense=attention
-        | {"mlp": o["dense_mlp_s"] + o["dense_activation_s"], "tp_comm": tp + tp_mlp}
-        | _quantised(o, "quantise_dense_s"),
-        moe=attention
-        | {
-            "experts": o["expert_mlp_s"] + o["expert_activation_s"],
-            "tp_comm": tp + tp_experts,
-            "ep_comm": o["ep_exchange_s"] * cal.ep_exposed_share,
-        }
-        | _quantised(o, "quantise_moe_s"),
+        dense=_launched(o, dense | _quantised(o, "quantise_dense_s"), _FORWARD_LAUNCHES),
+        moe=_launched(o, moe | _quantised(o, "quantise_moe_s"), _FORWARD_LAUNCHES),
         embedding={"embedding": o["embedding_s"]},
         # Softmax and cross entropy run in the forward pass and leave the gradient of the logits behind.
         head={"head": o["head_s"] + o["loss_s"]},
@@ -166,6 +171,7 @@ def backward_cost(f: Facts, o: Outputs, recompute: Num) -> PassCost:
     again_dense = again + _block_again(f, o, forward.dense, "mlp", o["again_mlp"])
 
     def recomputed(whole: Parts, cheap: Num) -> Num:
+        whole = {name: seconds for name, seconds in whole.items() if name != "host"}
         return np.where(full, total(whole), np.where(selective, cheap, 0.0))
 
     mlp = o["dense_mlp_s"] * BACKWARD_OVER_FORWARD + o["dense_activation_s"] * POINTWISE_BACKWARD
@@ -178,8 +184,8 @@ def backward_cost(f: Facts, o: Outputs, recompute: Num) -> PassCost:
     }
     moe = moe | _quantised(o, "quantise_moe_backward_s")
     return PassCost(
-        dense=dense | {"recompute": recomputed(forward.dense, again_dense)} | _host_bound(o, forward.dense, dense),
-        moe=moe | {"recompute": recomputed(forward.moe, again_moe)} | _host_bound(o, forward.moe, moe),
+        dense=_launched(o, dense, 1.0 - _FORWARD_LAUNCHES) | {"recompute": recomputed(forward.dense, again_dense)},
+        moe=_launched(o, moe, 1.0 - _FORWARD_LAUNCHES) | {"recompute": recomputed(forward.moe, again_moe)},
         embedding={"embedding": o["embedding_s"]},
         head={"head": o["head_backward_s"]},
         mtp={"mtp": o["mtp_projection_s"] * BACKWARD_OVER_FORWARD},
@@ -198,7 +204,7 @@ def _quantised(o: Outputs, passes: str) -> Parts:
     return {QUANTISATION: o[passes]} if passes in o else {}
 
 
-def _host_bound(o: Outputs, forward: Parts, backward: Parts) -> Parts:
-    """What the device waits for launches in one layer, where its framework is known to be that slow."""
-    floor = o["host_layer_s"]
-    return {"host": np.maximum(floor - total(forward) - total(backward), 0.0)} if (floor > 0).any() else {}
+def _launched(o: Outputs, parts: Parts, share: float) -> Parts:
+    """One pass through a layer with what the device waits for launches, where its framework is known to be slow."""
+    floor = share * o["host_layer_s"]
+    return parts | {"host": np.maximum(floor - total(parts), 0.0)} if (floor > 0).any() else parts

@@ -19,16 +19,13 @@ import numpy as np
 
 from costmodel.arrays import Bools, Num, num, per_stage
 from costmodel.facts import Facts
-from costmodel.layers import Parts, PassCost, total
+from costmodel.layers import OFFLOADED, Parts, PassCost, total
 from costmodel.memory import hot_buffer_bytes, optimizer_step_bytes, owned_params, visiting_bytes
 from costmodel.saved import kept_hot_of_layer, kept_of_layer
 from costmodel.sharding import Sharding
 from costmodel.spec.options import OFFLOADS
 from costmodel.table import PlanTable, StageTable
 from costmodel.terms.term import Outputs
-
-OFFLOAD_PART = "offload_comm"
-"""The part of the step that waits for transfers between device and host."""
 
 _OPTIMIZER, _ACTIVATIONS, _PARAMETERS = (OFFLOADS.index(name) for name in ("optimizer", "activations", "parameters"))
 _LAYERS_ON_DEVICE = 2.0
@@ -114,8 +111,8 @@ def with_offload(
         going: Parts = getattr(forward, kind)
         returning: Parts = getattr(backward, kind)
         # Up and down have a link each: what is fetched for a pass and what leaves behind it run beside each other.
-        ahead[kind] = going | {OFFLOAD_PART: _exposed(f, np.maximum(activations * kept, fetched), going)}
-        back[kind] = returning | {OFFLOAD_PART: _exposed(f, np.maximum(activations * kept + again, down), returning)}
+        ahead[kind] = going | {OFFLOADED: _exposed(f, np.maximum(activations * kept, fetched), going)}
+        back[kind] = returning | {OFFLOADED: _exposed(f, np.maximum(activations * kept + again, down), returning)}
     return PassCost(**ahead, mtp=forward.mtp), PassCost(**back, mtp=backward.mtp)
 
 

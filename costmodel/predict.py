@@ -22,6 +22,7 @@ from costmodel.end_of_step import exposed_exchanges_s, optimizer_s
 from costmodel.expert_overlap import overlapped_share, overlaps_experts, with_expert_overlap
 from costmodel.facts import Facts
 from costmodel.layers import (
+    OFFLOADED,
     QUANTISATION,
     Parts,
     PassCost,
@@ -34,7 +35,7 @@ from costmodel.layers import (
     weights_cost,
 )
 from costmodel.memory import stage_memory
-from costmodel.offload import OFFLOAD_PART, Offload, host_step_s, onto_hosts, with_offload
+from costmodel.offload import Offload, host_step_s, onto_hosts, with_offload
 from costmodel.once_a_step import kept_weights_s
 from costmodel.saved import mtp_layers_of_kind
 from costmodel.schedules import waiting_s
@@ -179,7 +180,7 @@ def _passes(
     f: Facts, o: Mapping[str, Num], table: PlanTable, recompute: Ints, sharding: Sharding, offload: Offload | None
 ) -> tuple[PassCost, PassCost]:
     passes = forward_cost(f, o), backward_cost(f, o, num(recompute))
-    passes = with_expert_overlap(f, *passes, overlapped_share(table))
+    passes = with_expert_overlap(f, o, *passes, overlapped_share(table))
     passes = with_sharded_parameters(f, o, *passes, sharding)
     return with_offload(f, o, passes, offload, sharding, num(recompute), num(table["recompute_interval"]))
 
@@ -339,8 +340,8 @@ class _Work:
         parts["pp_comm"] = self.m * self.boundary
         parts["dp_comm"] = parts.get("dp_comm", np.zeros(())) + at_critical(self.reduction)
         parts["optimizer"] = at_critical(self.optimizer)
-        if OFFLOAD_PART in parts:
-            parts[OFFLOAD_PART] = parts[OFFLOAD_PART] + at_critical(self.host_waits)
+        if OFFLOADED in parts:
+            parts[OFFLOADED] = parts[OFFLOADED] + at_critical(self.host_waits)
         if QUANTISATION in parts:
             parts[QUANTISATION] = parts[QUANTISATION] + at_critical(self.quantised_weights)
         parts["host"] = parts.get("host", np.zeros(())) + self.m * self.host + self.f.cal.fixed_step_s

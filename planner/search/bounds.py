@@ -117,7 +117,7 @@ def row_bounds(request: SearchRequest, f: Facts, rows: Columns, *, however_shard
         if (exchanging["cp_balanced"] == 0).any():  # then what a rank attends to depends on the exchange
             o |= ATTENTION.evaluate(f, Axes({axis: num(exchanging[axis]) for axis in ATTENTION.axes}))
         passes = forward_cost(f, o), backward_cost(f, o, num(table["recompute"]))
-        passes = with_expert_overlap(f, *passes, overlapped)
+        passes = with_expert_overlap(f, o, *passes, overlapped)
         if not however_sharded:
             passes = with_sharded_parameters(f, o, *passes, sharding)
         body = np.minimum(body, sum((model_body_s(f, cost) for cost in passes), start=np.zeros(())))

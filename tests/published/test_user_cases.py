@@ -20,7 +20,6 @@ NOT_TESTABLE = {
     "uc-054": "width, vocabulary and batch decide the ratio, and none is given; that both ends hold more is tested",
     "uc-059": "no shape but 24 layers and 6.1B parameters, no batch and no length; its framework runs JAX of its own",
     "uc-092": "VeOmni is not in the catalog, and no rule of every framework says it",
-    "uc-109": "a plan recomputes layers one by one: the size of a recomputed group is no axis",
     "uc-130": "a cluster has accelerators of one kind, so no plan splits layers between two",
 }
 STATUSES = ("pass", "expected to fail", "not testable")

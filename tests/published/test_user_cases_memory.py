@@ -238,6 +238,27 @@ def test_recomputing_a_fused_attention_core_saves_next_to_nothing(model: str) ->
     assert low <= (kept - again) / kept <= high
 
 
+@reported("uc-109")
+@pytest.mark.parametrize(
+    ("model", "tp"), [("llama-3-8b", 1), ("gpt-neox-20b", 4), ("llama-3.1-70b", 8), ("llama-3.1-405b", 8)]
+)
+def test_layers_recomputed_together_have_an_optimum_inside(model: str, tp: int) -> None:
+    """L/k inputs and what k layers keep while they run again: least where k is sqrt(L input / kept), 1.5 to 3 here."""
+    scenario = scenario_of(model, devices=tp, global_batch_size=1, seq_len=8192)
+    layers = scenario.model.num_layers
+    groups = [size for size in range(1, layers + 1) if layers % size == 0]
+    full = RECOMPUTES.index("full")
+    again = broken_down(scenario, *(plan_row(1, tp=tp, recompute=full, recompute_interval=size) for size in groups))
+    kept, transient = (again.memory[term][:, 0] for term in ("activations", "recompute_workspace"))
+    needed = (kept + transient).tolist()
+    least = needed.index(min(needed))
+    assert needed == sorted(needed[: least + 1], reverse=True) + sorted(needed[least + 1 :])
+    assert groups[least] == min(groups, key=lambda size: kept[0] / size + size * transient[0])
+    assert abs(groups[least] - (kept[0] / transient[0]) ** 0.5) < 1
+    none = broken_down(scenario, plan_row(1, tp=tp))
+    assert needed[-1] == pytest.approx(float(none.memory["activations"][0, 0]), rel=1e-6), "one group keeps all"
+
+
 def sixteen_bit_gradients(model: str, **question: Any) -> Scenario:
     """What both reports of the study on selective recompute ran under, as the peak of uc-032 says."""
     scenario = scenario_for(model, framework="megatron-bridge", calibration=load_calibration(), **question)
