@@ -3,11 +3,11 @@
 Each term is evaluated once per distinct tuple of the axes it declares and gathered to the rows. Step time is a
 closed form:
 
-    step = max_s (m * W_s + R_s + O_s) + waiting + fixed
+    step = (max_s (m * W_s + R_s + O_s) + waiting + fixed) * level
 
 with W_s the work of device s over all its chunks for one micro-batch, m micro-batches, R_s the exposed part of its
-gradient reduction and parameter gathering, O_s its optimizer step, and ``waiting`` of the mean device from
-``costmodel.schedules``.
+gradient reduction and parameter gathering, O_s its optimizer step, ``waiting`` of the mean device from
+``costmodel.schedules``, and the level that the calibration has for this kind of hardware and software.
 """
 
 from __future__ import annotations
@@ -176,6 +176,19 @@ def predict_stages(f: Facts, table: PlanTable, stages: StageTable) -> StagePredi
     )
 
 
+def step_times(f: Facts, table: PlanTable, stages: StageTable) -> Num:
+    """Seconds of one step by row, where nobody asks what it needs."""
+    sharding = Sharding.of(f, table)
+    return _Work(f, evaluate_terms(f, table), table, stages, sharding, Offload.of(f, table, sharding)).step_time_s
+
+
+def memory_by_stage(f: Facts, table: PlanTable, stages: StageTable) -> Num:
+    """Allocated bytes by row and stage, where nobody asks how long it takes."""
+    sharding = Sharding.of(f, table)
+    terms, _ = _memory(f, evaluate_terms(f, table), table, stages, sharding, Offload.of(f, table, sharding))
+    return total(terms)
+
+
 def _passes(
     f: Facts, o: Mapping[str, Num], table: PlanTable, recompute: Ints, sharding: Sharding, offload: Offload | None
 ) -> tuple[PassCost, PassCost]:
@@ -281,7 +294,8 @@ class _Work:
         ends = per_stage(self.m) * self.work + self.reduction + self.optimizer + self.quantised_weights
         ends = ends + self.host_waits
         self.critical: Ints = ends.argmax(axis=-1)
-        self.step_time_s: Num = ends.max(axis=-1) + self.waiting + f.cal.fixed_step_s
+        # What the terms come to, and what steps of this kind of hardware and software take over that.
+        self.step_time_s: Num = (ends.max(axis=-1) + self.waiting + f.cal.fixed_step_s) * f.cal.time_level
 
     def _stage(self, cost: PassCost, again: PassCost | None = None) -> Num:
         """Seconds of one micro-batch on each stage; ``again`` is the pass of layers that run forward again."""
@@ -345,6 +359,7 @@ class _Work:
         if QUANTISATION in parts:
             parts[QUANTISATION] = parts[QUANTISATION] + at_critical(self.quantised_weights)
         parts["host"] = parts.get("host", np.zeros(())) + self.m * self.host + self.f.cal.fixed_step_s
+        parts = {name: seconds * self.f.cal.time_level for name, seconds in parts.items()}
         waited = self.step_time_s - total(parts)
         # What rounding leaves of nothing is nothing.
         parts["bubble"] = np.where(np.abs(waited) < _ROUNDING * self.step_time_s, 0.0, waited)

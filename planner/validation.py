@@ -1,4 +1,4 @@
-"""The use case of ``planner validate``: predictions against measurements, two rules of thumb, levels held out."""
+"""The use case of ``planner validate``: predictions against measurements, beside two rules of thumb."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from costmodel.calibration.calibration import DEFAULT_CALIBRATION, Calibration, load_calibration
 from costmodel.errors import InvalidInput
 from costmodel.fidelity.baselines import constant_mfu, one_line
-from costmodel.fidelity.devices import class_of, device_of
-from costmodel.fidelity.folds import levels_held_out, levels_in_sample
+from costmodel.fidelity.devices import device_of
 from costmodel.fidelity.observed import Observed
 from costmodel.fidelity.predicted import Predicted
 from costmodel.fidelity.scores import Fidelity, score
+from costmodel.fidelity.unseen import Unseen
 from costmodel.runs.carried import default_runs
 from costmodel.runs.columns import Run
 from costmodel.runs.prediction import RunPrediction
@@ -33,9 +33,11 @@ class Validation:
         judged: how many of them are judged on time or memory.
         not_judged: why the others are not, and how many.
         problems: what is wrong with their rows.
-        planner: the figures of the predictions as they are.
-        levels_in_sample, levels_held_out: the same after levels were refitted, on all runs and on the other folds; the
-            parameters below the levels stay. None unless asked.
+        planner: the figures of the predictions by the calibration as it is.
+        in_sample: whether that was fitted to these very runs, which flatters.
+        held_out: the same where every run is predicted by a calibration that was fitted without its group; None unless
+            asked.
+        unseen: the figures of whole studies left out; None unless folds were asked for and there are enough studies.
         baselines: name -> its figures.
     """
 
@@ -46,27 +48,32 @@ class Validation:
     calibration: str
     folds: int | None
     planner: Fidelity
-    levels_in_sample: Fidelity | None
-    levels_held_out: Fidelity | None
+    in_sample: bool
+    held_out: Fidelity | None
+    unseen: Unseen | None
     baselines: dict[str, Fidelity]
 
+    @property
+    def shown(self) -> Fidelity:
+        """The figures to be quoted: those held out, where there are any."""
+        return self.held_out or self.planner
+
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: the planner's own figures at the top level."""
+        """For JSON: the figures to be quoted at the top level, so that nobody quotes others by accident."""
         found: dict[str, Any] = {
             "runs": self.runs,
             "judged": self.judged,
             "not_judged": self.not_judged,
             "calibration": self.calibration,
+            "in_sample": self.in_sample and self.held_out is None,
             "problems": list(self.problems),
-            **self.planner.as_dict(),
+            **self.shown.as_dict(),
             "baselines": {name: figures.as_dict() for name, figures in self.baselines.items()},
         }
-        if self.levels_in_sample and self.levels_held_out:
-            found |= {
-                "folds": self.folds,
-                "levels_in_sample": self.levels_in_sample.as_dict(),
-                "levels_held_out": self.levels_held_out.as_dict(),
-            }
+        if self.held_out:
+            found |= {"folds": self.folds, "as_calibrated": self.planner.as_dict()}
+        if self.unseen:
+            found["unseen"] = self.unseen.as_dict()
         return found
 
 
@@ -79,7 +86,8 @@ def validate(
         predict: gives one prediction per run, in order.
         runs: a file; None for the measured runs that ship with the planner.
         calibration: a name of the catalog, or a file; None for the default.
-        folds: also refit levels on all folds of groups but one, and score that one; None not to.
+        folds: also refit all that a fit moves on all folds of groups but one, and score that one; None not to. For
+            the runs that ship with the planner the fit begins at the priors, for others at the calibration.
 
     Raises:
         InvalidInput: a file is unusable, nothing in it is measured, or ``folds`` does not suit it.
@@ -91,12 +99,10 @@ def validate(
         raise InvalidInput("runs", runs, expected)
     observed = Observed.of(rows)
     predicted = Predicted.of(predict(rows, used))
-    refitted: tuple[Fidelity | None, Fidelity | None] = (None, None)
-    if folds is not None:
-        classes = [class_of(run) for run in rows]
-        inside = levels_in_sample(observed, predicted, classes)
-        outside = levels_held_out(observed, predicted, classes, folds=folds)
-        refitted = score(observed, inside), score(observed, outside)
+    carried = runs is None
+    outside, left_out = (
+        (None, None) if folds is None or not observed.judged else _held_out(observed, used, folds, carried=carried)
+    )
     return Validation(
         runs=len(rows),
         judged=observed.judged,
@@ -105,10 +111,30 @@ def validate(
         calibration=used.name,
         folds=folds,
         planner=score(observed, predicted),
-        levels_in_sample=refitted[0],
-        levels_held_out=refitted[1],
+        in_sample=carried and used.fitted_to_carried_runs,
+        held_out=outside,
+        unseen=left_out,
         baselines={
             "constant_mfu": score(observed, Predicted.of(constant_mfu(rows, device_of))),
             "one_line": score(observed, Predicted.of(one_line(rows, device_of))),
         },
     )
+
+
+# Of whole studies: as few fits as leave most of the others in each.
+_STUDY_FOLDS = 10
+
+
+def _held_out(
+    observed: Observed, calibration: Calibration, folds: int, *, carried: bool
+) -> tuple[Fidelity, Unseen | None]:
+    # The fit brings scipy, which takes half a second to import.
+    from costmodel.calibration.fit.priors import load_priors, priors_from
+    from costmodel.fidelity.folds import held_out, studies_left_out
+    from costmodel.fidelity.unseen import unseen
+
+    priors = load_priors() if carried else priors_from(calibration)
+    outside = score(observed, held_out(observed.runs, priors, folds=folds, study_effects=carried))
+    if len(set(observed.studies.tolist())) < _STUDY_FOLDS:
+        return outside, None
+    return outside, unseen(observed, studies_left_out(observed.runs, priors, folds=_STUDY_FOLDS))

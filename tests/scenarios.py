@@ -156,7 +156,9 @@ def ideal(facts: Facts) -> Facts:
     latency = ("scale_up_latency_s", "scale_out_latency_s", "scale_up_hop_s", "scale_out_hop_s")
     full = ("gemm_efficiency", "attention_efficiency", "compute_multiplier", "grouped_gemm_factor", "expert_imbalance")
     # A saturation size of exactly zero would divide nothing by nothing where a model has no such GEMM.
-    values = dict.fromkeys((*without, *latency), 1e-30) | dict.fromkeys((*full, "misaligned_factor"), 1.0)
+    floors = ("host_layer_s", "host_pipeline_layer_s", "host_pipeline_layer_tp_s")
+    values = dict.fromkeys((*without, *latency, *floors), 1e-30)
+    values |= dict.fromkeys((*full, "misaligned_factor", "time_level"), 1.0)
     # What a scan multiplies is no part of a model's FLOPs.
     return by_formula(recalibrated(replace(facts, hardware=free), **values, scan_efficiency=1e30))
 
@@ -167,7 +169,9 @@ def lossless(facts: Facts) -> Facts:
     names = (*links, "in_network_gain", "in_network_gain_across", "expert_imbalance", "tp_exposed_share")
     values = dict.fromkeys((*names, "ep_exposed_share", "cp_exposed_share", "pp_exposed_share"), 1.0)
     latency = ("scale_up_latency_s", "scale_out_latency_s", "scale_up_hop_s", "scale_out_hop_s")
-    exact = recalibrated(facts, **values, **dict.fromkeys(latency, 0.0), pp_exposed_share_interleaved=1.0)
+    exact = recalibrated(
+        facts, **values, **dict.fromkeys(latency, 0.0), pp_exposed_share_interleaved=1.0, time_level=1.0
+    )
     return by_formula(exact)
 
 

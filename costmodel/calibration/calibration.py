@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from costmodel.arrays import Num, num
 from costmodel.calibration.parameters import MAY_BE_ZERO, PARAMETER_NAMES, SHARES_OF_ONE, Parameters
@@ -24,7 +24,7 @@ from costmodel.spec.validation import build
 
 Provenance = Literal["analytic", "calibrated", "measured"]
 _CERTAINTY: tuple[Provenance, ...] = ("analytic", "calibrated", "measured")
-DEFAULT_CALIBRATION = "starting-2026-11"
+DEFAULT_CALIBRATION = "published-2026-11"
 
 
 class ParameterRow(Frozen):
@@ -64,11 +64,17 @@ class Resolved:
 
 
 class Calibration(Frozen):
-    """A named set of parameter rows."""
+    """A named set of parameter rows.
+
+    Attributes:
+        fitted_to_carried_runs: whether the runs that ship with the planner went into it, so that its errors on them
+            say little of others.
+    """
 
     name: str
     retrieved: IsoDate
     source: str
+    fitted_to_carried_runs: bool = False
     parameters: tuple[ParameterRow, ...]
 
     def __hash__(self) -> int:
@@ -99,24 +105,27 @@ def _resolve(
 ) -> Resolved:
     best: dict[str, tuple[tuple[int, int, int], ParameterRow]] = {}
     for row in calibration.parameters:
-        rank = _specificity(row, accelerator, family, precisions, framework)
+        rank = specificity(row, accelerator, family, precisions, framework)
         if rank is not None and (row.name not in best or rank > best[row.name][0]):
             best[row.name] = (rank, row)
     missing = [name for name in PARAMETER_NAMES if name not in best]
     if missing:
         raise InvalidInput("calibration", calibration.name, f"it must give a general row for {', '.join(missing)}")
-    provenance = FrozenMap({name: best[name][1].provenance for name in PARAMETER_NAMES})
     general = [row.value for row in calibration.parameters if row.name == "time_relative_error" and _is_general(row)]
     fallbacks = tuple(
         name
         for name in _DECISIVE
-        if best[name][0][0] == 0
+        if _is_general(best[name][1])
         and any(row.name == name and (row.accelerator or row.family) for row in calibration.parameters)
     )
+    # What others of its kind showed is not known of this one.
+    provenance: dict[str, Provenance] = {
+        name: "analytic" if name in fallbacks else best[name][1].provenance for name in PARAMETER_NAMES
+    }
     values = {name: _constant(best[name][1].value) for name in PARAMETER_NAMES}
     return Resolved(
         parameters=Parameters(**values),
-        provenance=provenance,
+        provenance=FrozenMap(provenance),
         fallbacks=fallbacks,
         borrowed=tuple(name for name in PARAMETER_NAMES if best[name][1].precision not in (None, precisions[0])),
         general_time_error=max(general, default=float(values["time_relative_error"])),
@@ -134,10 +143,23 @@ def _constant(value: float) -> Num:
     return scalar
 
 
-def _specificity(
-    row: ParameterRow, accelerator: str, family: str, precisions: tuple[str, str | None], framework: str
+class Keyed(Protocol):
+    """Anything that says what it is about; None is any."""
+
+    @property
+    def accelerator(self) -> str | None: ...
+    @property
+    def family(self) -> str | None: ...
+    @property
+    def precision(self) -> str | None: ...
+    @property
+    def framework(self) -> str | None: ...
+
+
+def specificity(
+    row: Keyed, accelerator: str, family: str, precisions: tuple[str, str | None], framework: str
 ) -> tuple[int, int, int] | None:
-    """How much of the case the row names; None when it is about another case."""
+    """How much of the case the row names, for comparison; None when it is about another case."""
     if row.accelerator not in (None, accelerator) or row.family not in (None, family):
         return None
     if row.precision not in (None, *precisions) or row.framework not in (None, framework):

@@ -60,6 +60,7 @@ class Parameters:
         reserved_over_allocated: the allocator's pool over what is alive in it at the peak.
         context_bytes: device memory that a process holds outside of the allocator.
         usable_fraction: share of the device memory up to which runs neither failed nor thrashed.
+        time_level: what a step takes over what its terms come to: a kind of hardware and software as a whole.
         time_relative_error: half width of the 90 % interval of step time, relative.
     """
 
@@ -119,6 +120,7 @@ class Parameters:
     reserved_over_allocated: Num
     context_bytes: Num
     usable_fraction: Num
+    time_level: Num
     time_relative_error: Num
 
     def on_device(self, allocated_bytes: float) -> float:
@@ -145,6 +147,20 @@ SHARES_OF_ONE = frozenset(
         "ep_overlap_share",
         "ep_overlap_sm_share",
         "usable_fraction",
+    }
+)
+# What memory is counted with; all others are of time.
+OF_MEMORY = frozenset(
+    {
+        "activation_coefficient",
+        "logits_bytes",
+        "communicator_bytes",
+        "optimizer_temporary_share",
+        "overhead_bytes",
+        "reserved_over_allocated",
+        "context_bytes",
+        "usable_fraction",
+        "expert_imbalance",
     }
 )
 # Others divide something, or scale a whole term.

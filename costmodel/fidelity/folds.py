@@ -1,49 +1,178 @@
-"""Levels held out: refitted on some groups and judged on the others.
+"""Predictions held out: every run is predicted by a calibration that was fitted without its group, or its study.
 
-Only a factor per class is refitted, on top of the predictions as they are. Whatever parameters those rest on stay, also
-where they were fitted to the very groups that are judged, so this is no error on runs that a fit has never seen.
+All that a fit moves is refitted, from the priors on, so the errors are those on groups that a fit has never seen. With
+whole studies left out nothing is known of how they were made (cold start); with a few runs of theirs given back (few
+shot) it is what somebody has who measured three runs on a new cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodel.calibration.levels import Class, Levels, fit_levels
+from costmodel.arrays import Bools, Ints
+from costmodel.calibration.fit.fit import fit
+from costmodel.calibration.fit.priors import Priors, priors_from
 from costmodel.errors import InvalidInput
-from costmodel.fidelity.observed import Bools, Observed
+from costmodel.fidelity.exclusions import study_of
+from costmodel.fidelity.observed import Observed
 from costmodel.fidelity.predicted import Predicted
+from costmodel.fidelity.unseen import FewShot
+from costmodel.runs.columns import Run
+from costmodel.runs.prediction import RunPrediction
+from costmodel.runs.predictions import predict_runs
 
 FEWEST_FOLDS = 2
 MOST_FOLDS = 20
 
-
-def levels_in_sample(observed: Observed, predicted: Predicted, classes: Sequence[Class]) -> Predicted:
-    """The predictions with the levels that all their own runs support."""
-    everything = np.ones(len(classes), dtype=bool)
-    return predicted.slowed(_fitted(observed, predicted, classes, everything).factors(classes))
+SHOTS = 3
+"""Runs of a class that are given back."""
+LEAST_RUNS_OF_A_CLASS = 8
 
 
-def levels_held_out(
-    observed: Observed, predicted: Predicted, classes: Sequence[Class], *, folds: int, seed: int = 0
+def held_out(
+    runs: Sequence[Run],
+    priors: Priors,
+    *,
+    folds: int,
+    study_effects: bool = True,
+    seed: int = 0,
+    workers: int | None = None,
 ) -> Predicted:
-    """The predictions with, for every run, the levels that the groups of the other folds support.
+    """The predictions of every run by what the other folds of groups say.
+
+    Args:
+        runs: those that weren't measured are predicted too, and teach nothing.
+        priors: where each fit begins.
+        folds: how many.
+        study_effects: as ``fit`` takes it.
+        seed: of the deal.
+        workers: processes; None for one per core.
+
+    Raises:
+        InvalidInput: ``folds`` is out of range, there are fewer groups than that, or some folds measured nothing.
+    """
+    fold = deal([run.group for run in runs], folds, seed)
+    tasks = [_Task(runs=tuple(runs), held=fold == n, priors=priors, study_effects=study_effects) for n in range(folds)]
+    return Predicted.of(_together(tasks, [found.cold for found in _each(tasks, workers)]))
+
+
+def studies_left_out(
+    runs: Sequence[Run], priors: Priors, *, folds: int, seed: int = 0, workers: int | None = None
+) -> FewShot:
+    """The predictions of every run by what other studies say, and with ``SHOTS`` runs of each class given back.
+
+    Raises:
+        InvalidInput: ``folds`` is out of range, there are fewer studies than that, or some folds measured nothing.
+    """
+    studies = [study_of(run) for run in runs]
+    fold = deal(studies, folds, seed)
+    given, judged = _shots(runs, studies, seed)
+    tasks = [
+        _Task(runs=tuple(runs), held=fold == n, priors=priors, study_effects=True, given=given) for n in range(folds)
+    ]
+    found = list(_each(tasks, workers))
+    return FewShot(
+        rows=judged,
+        before=Predicted.of(_together(tasks, [part.cold for part in found])),
+        after=Predicted.of(_together(tasks, [part.warm for part in found])),
+    )
+
+
+def _shots(runs: Sequence[Run], studies: Sequence[str], seed: int) -> tuple[Bools, Bools]:
+    """(the runs that are given back, the others of their classes): by study, accelerator and precision."""
+    observed = Observed.of(runs)
+    usable = observed.scorable | observed.memory_scorable
+    classes: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for index, (run, study) in enumerate(zip(runs, studies, strict=True)):
+        if usable[index]:
+            classes[study, run.accelerator, run.precision].append(index)
+    rng = np.random.default_rng(seed)
+    given, judged = np.zeros(len(runs), dtype=bool), np.zeros(len(runs), dtype=bool)
+    for members in classes.values():
+        if len(members) >= LEAST_RUNS_OF_A_CLASS:
+            chosen = rng.permutation(members)
+            given[chosen[:SHOTS]] = True
+            judged[chosen[SHOTS:]] = True
+    return given, judged
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    """Fit without the runs that are held, and predict those.
+
+    Attributes:
+        given: runs to learn from after all, once the others are predicted; None for none.
+    """
+
+    runs: tuple[Run, ...]
+    held: Bools
+    priors: Priors
+    study_effects: bool
+    given: Bools | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Parts:
+    cold: Sequence[RunPrediction]
+    warm: Sequence[RunPrediction]
+
+
+def _each(tasks: Sequence[_Task], workers: int | None) -> Iterator[_Parts]:
+    workers = min(workers or os.cpu_count() or 1, len(tasks))
+    if workers == 1:
+        yield from map(_predicted, tasks)
+        return
+    # Spawned, since a fork of a process with threads may never get a lock that one of them held.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_predicted, tasks)
+
+
+def _predicted(task: _Task) -> _Parts:
+    held = [run for run, inside in zip(task.runs, task.held.tolist(), strict=True) if inside]
+    others = [run for run, inside in zip(task.runs, task.held.tolist(), strict=True) if not inside]
+    fitted = fit(
+        others, task.priors, name="held-out", retrieved=task.priors.retrieved, study_effects=task.study_effects
+    )
+    cold = predict_runs(held, fitted.calibration)
+    if task.given is None:
+        return _Parts(cold=cold, warm=cold)
+    warm = list(cold)
+    given = [bool(value) for value in task.given[task.held]]
+    classes: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for index, run in enumerate(held):
+        classes[study_of(run), run.accelerator, run.precision].append(index)
+    base = priors_from(fitted.calibration)
+    for members in classes.values():
+        # A run that can't be priced teaches nothing.
+        shots = [held[index] for index in members if given[index] and cold[index].step_time_s is not None]
+        if shots:
+            own = fit(shots, base, name="own", retrieved=base.retrieved, study_effects=False).calibration
+            found = predict_runs([held[index] for index in members], own)
+            for index, prediction in zip(members, found, strict=True):
+                warm[index] = prediction
+    return _Parts(cold=cold, warm=warm)
+
+
+def _together(tasks: Sequence[_Task], parts: Sequence[Sequence[RunPrediction]]) -> list[RunPrediction]:
+    found: dict[int, RunPrediction] = {}
+    for task, predictions in zip(tasks, parts, strict=True):
+        found |= dict(zip(np.flatnonzero(task.held).tolist(), predictions, strict=True))
+    return [found[index] for index in range(len(tasks[0].runs))]
+
+
+def deal(groups: Sequence[str], folds: int, seed: int = 0) -> Ints:
+    """The fold of each run. Groups are dealt, never runs: those of one group know of each other.
 
     Raises:
         InvalidInput: ``folds`` is out of range, or there are fewer groups than that.
     """
-    fold = _deal([run.group for run in observed.runs], folds, seed)
-    factors = np.ones(len(classes), dtype=float)
-    for number in range(folds):
-        inside = fold == number
-        factors[inside] = _fitted(observed, predicted, classes, ~inside).factors(classes)[inside]
-    return predicted.slowed(factors)
-
-
-def _deal(groups: Sequence[str], folds: int, seed: int) -> NDArray[np.int64]:
-    """The fold of each run. Groups are dealt, never runs: those of one group know of each other."""
     names, of_run = np.unique(np.array(groups, dtype=np.str_), return_inverse=True)
     if not FEWEST_FOLDS <= folds <= MOST_FOLDS:
         raise InvalidInput("folds", folds, f"{FEWEST_FOLDS} to {MOST_FOLDS} are possible")
@@ -51,9 +180,3 @@ def _deal(groups: Sequence[str], folds: int, seed: int) -> NDArray[np.int64]:
         raise InvalidInput("folds", folds, f"the runs are of {names.size} groups only, and groups are never split")
     dealt = np.random.default_rng(seed).permutation(names.size) % folds
     return np.asarray(dealt[of_run], dtype=np.int64)
-
-
-def _fitted(observed: Observed, predicted: Predicted, classes: Sequence[Class], rows: Bools) -> Levels:
-    usable = observed.scorable & rows
-    log_ratio = np.where(usable, np.log(observed.step_time_s / predicted.step_time_s), np.nan)
-    return fit_levels(classes, log_ratio, [run.group for run in observed.runs])

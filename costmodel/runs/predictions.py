@@ -17,6 +17,7 @@ from costmodel.predict import PredictionTable, predict_stages
 from costmodel.runs import words
 from costmodel.runs.cases import Case, Unpriced, cases_of
 from costmodel.runs.columns import Run
+from costmodel.runs.plans import PlanRow
 from costmodel.runs.prediction import RunPrediction
 from costmodel.scenario import Scenario
 from costmodel.table import PlanTable, StageTable, stage_table_of
@@ -117,13 +118,26 @@ def _price_block(cases: Sequence[Case]) -> _Priced:
     )
 
 
-def _prediction(case: Case, priced: _Priced, start: int) -> RunPrediction:
-    """The fastest candidate that fits; where none does, the leanest."""
+def chosen_rows(cases: Sequence[Case]) -> list[PlanRow]:
+    """The candidate that stands for each run."""
+    priced = _price(cases)
+    starts = np.cumsum([0, *(len(case.rows) for case in cases)]).tolist()
+    return [case.rows[_choice(case, priced, start)[0]] for case, start in zip(cases, starts, strict=False)]
+
+
+def _choice(case: Case, priced: _Priced, start: int) -> tuple[int, bool]:
+    """(the fastest candidate that fits or, where none does, the leanest; whether it fits)."""
     rows = slice(start, start + len(case.rows))
-    step, peak, lack = priced.step_time_s[rows], priced.peak_bytes[rows], priced.lack[rows]
+    step, lack = priced.step_time_s[rows], priced.lack[rows]
     fits = lack == 0.0
     feasible = bool(fits.any())
-    chosen = int(np.where(fits, step, np.inf).argmin()) if feasible else int(lack.argmin())
+    return int(np.where(fits, step, np.inf).argmin()) if feasible else int(lack.argmin()), feasible
+
+
+def _prediction(case: Case, priced: _Priced, start: int) -> RunPrediction:
+    chosen, feasible = _choice(case, priced, start)
+    rows = slice(start, start + len(case.rows))
+    step, peak = priced.step_time_s[rows], priced.peak_bytes[rows]
     row = case.rows[chosen]
     provenance, error = certainty_of(case.scenario, row)
     seconds = float(step[chosen])
@@ -155,14 +169,37 @@ def _short(scenario: Scenario, peak: float, on_a_node: float) -> Iterator[str]:
         )
 
 
-def _shown_bytes(case: Case, first: float, peak: float) -> float:
-    """The bytes that the row's own figure counts; what it leaves open is what the framework's logs print."""
+@dataclass(frozen=True, kw_only=True)
+class MemoryFigure:
+    """Which bytes a run's own figure counts.
+
+    Attributes:
+        first_stage: those of the first stage, not of the fullest.
+        reserved: the allocator's pool, not what is alive in it.
+        outside: with what a process holds outside of the allocator.
+    """
+
+    first_stage: bool
+    reserved: bool
+    outside: bool
+
+
+def memory_figure_of(case: Case) -> MemoryFigure:
+    """The run's own figure; what it leaves open is what the framework's logs print."""
     figure, usual = words.memory_figure_of(case.run.mem_kind), case.scenario.framework.memory_kind
     kind = figure.kind or usual
-    parameters = case.scenario.resolved.parameters
-    shown = first if figure.first_stage or (not case.run.mem_kind.strip() and usual == "first_stage") else peak
-    if kind in ("reserved", "device"):
+    return MemoryFigure(
+        first_stage=figure.first_stage or (not case.run.mem_kind.strip() and usual == "first_stage"),
+        reserved=kind in ("reserved", "device"),
+        outside=kind == "device",
+    )
+
+
+def _shown_bytes(case: Case, first: float, peak: float) -> float:
+    figure, parameters = memory_figure_of(case), case.scenario.resolved.parameters
+    shown = first if figure.first_stage else peak
+    if figure.reserved:
         shown *= float(parameters.reserved_over_allocated)
-    if kind == "device":
+    if figure.outside:
         shown += float(parameters.context_bytes)
     return shown

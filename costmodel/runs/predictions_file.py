@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
-from costmodel.catalog.folders import expanded
-from costmodel.errors import InvalidInput
 from costmodel.runs.prediction import RunPrediction
+from costmodel.whole_files import write_whole
 
 COLUMNS = (
     "id",
@@ -35,39 +31,13 @@ def predictions_text(predictions: Sequence[RunPrediction]) -> str:
 
 
 def write_predictions(path: str, predictions: Sequence[RunPrediction], field: str = "out") -> None:
-    """Write the file beside its place and move it there, so that a reader never sees half of it.
+    """Write the file, whole or not at all.
 
     Raises:
         InvalidInput: the path names a directory, or a file in a directory that there isn't.
         OSError: the disk is full, or the directory may not be written to.
     """
-    target = expanded(path, field).resolve()  # what a link points at is written, not the link
-    if target.is_dir():
-        raise InvalidInput(field, path, "it is a directory; name a file")
-    if not target.parent.is_dir():
-        raise InvalidInput(field, path, "its directory doesn't exist")
-    if target.exists() and not target.is_file():  # a pipe or /dev/stdout: nothing to move into place
-        target.write_text(predictions_text(predictions), encoding="utf-8")
-        return
-    _replace(target, predictions_text(predictions))
-
-
-def _replace(target: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
-        os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    write_whole(path, predictions_text(predictions), field)
 
 
 def _cell(value: object) -> str:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from costmodel.fidelity.exclusions import default_exclusions
 from costmodel.fidelity.scores import Fidelity
+from costmodel.fidelity.unseen import Unseen
 from planner.cli.report import PipedConsole
 from planner.validation import Validation
 
@@ -21,10 +22,8 @@ _BASELINE_TITLES = {"constant_mfu": "constant 40 % MFU", "one_line": "one-line f
 
 _REASONS_SHOWN = 10
 _REASONS_WARNED_OF = 3
-_WHAT_FOLDS_LEAVE = (
-    "Levels held out: only a factor per class is refitted without the fold; the parameters of the calibration are not, "
-    "whichever runs they were fitted to."
-)
+_HELD_OUT = "Held out: every run is predicted by a calibration that was fitted without its group."
+_IN_SAMPLE = "The calibration was fitted to these very runs, which flatters: --folds 5 has the errors on others."
 
 _Show = Callable[[Any], str]
 
@@ -71,15 +70,30 @@ def print_validation(validation: Validation) -> None:
     console = PipedConsole(file=sys.stdout, width=width, highlight=False)
     console.print(f"{validation.runs} runs, calibration {validation.calibration}", soft_wrap=True, markup=False)
     console.print(_overview(validation))
-    if validation.levels_held_out:
-        console.print(_WHAT_FOLDS_LEAVE, soft_wrap=True)
-    shown = validation.levels_held_out or validation.planner
-    console.print(f"By study, {'levels held out' if validation.levels_held_out else 'planner'}", soft_wrap=True)
+    if validation.held_out:
+        console.print(_HELD_OUT, soft_wrap=True)
+    elif validation.in_sample:
+        console.print(_IN_SAMPLE, soft_wrap=True)
+    if validation.unseen:
+        _tell_unseen(console, validation.unseen)
+    shown = validation.shown
+    console.print(f"By study, {'held out' if validation.held_out else 'planner'}", soft_wrap=True)
     console.print(_studies(shown))
     if shown.per_cell:
         console.print("By cell: the same model, devices, batch and sequence", soft_wrap=True)
         console.print(_cells(shown))
     _footnotes(console, validation)
+
+
+def _tell_unseen(console: Console, found: Unseen) -> None:
+    console.print("Whole studies left out, and three runs of each class of theirs given back", soft_wrap=True)
+    table = _table("figure", "cold", "with three runs")
+    table.add_row(f"time: median error, median of {found.studies} studies", _share(found.median), "")
+    table.add_row("time: median error, 90th percentile of studies", _share(found.worst), "")
+    table.add_row("time: median error, mean over classes", _share(found.time_before), _share(found.time_after))
+    table.add_row("memory: median error, mean over classes", _share(found.mem_before), _share(found.mem_after))
+    table.add_row("most that a class got worse", "", _signed(found.worst_step))
+    console.print(table)
 
 
 def none_judged(validation: Validation) -> str:
@@ -89,12 +103,10 @@ def none_judged(validation: Validation) -> str:
 
 
 def _overview(validation: Validation) -> Table:
-    columns: dict[str, Fidelity] = {"planner": validation.planner}
-    if validation.levels_in_sample and validation.levels_held_out:
-        columns |= {
-            "levels in sample": validation.levels_in_sample,
-            "levels held out": validation.levels_held_out,
-        }
+    columns: dict[str, Fidelity] = {}
+    if validation.held_out:
+        columns["held out"] = validation.held_out
+    columns["in sample" if validation.in_sample else "planner"] = validation.planner
     columns |= {_BASELINE_TITLES[name]: figures for name, figures in validation.baselines.items()}
     table = _table("figure", *columns)
     for name, title, show in _FIGURES:

@@ -11,6 +11,7 @@ import typer
 from typer.exceptions import TyperException
 
 from costmodel.errors import InvalidInput, Missing, PlannerError
+from planner.cli.calibrate import calibrate
 from planner.cli.check import check
 from planner.cli.db import app as db
 from planner.cli.exits import Exit, tell, tell_failure, tell_invalid, tell_usage
@@ -37,6 +38,7 @@ app.command("suggest")(suggest)
 app.command("check")(check)
 app.command("predict")(predict)
 app.command("validate")(validate)
+app.command("calibrate")(calibrate)
 app.command("serve")(serve)
 app.command("worker")(worker)
 app.add_typer(db, name="db")

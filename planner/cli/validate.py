@@ -19,7 +19,7 @@ def validate(
     ] = None,
     calibration: Annotated[str | None, typer.Option(help="Catalog name, or a YAML or JSON file.")] = None,
     folds: Annotated[
-        int | None, typer.Option(help="Refit time levels on all of K folds of groups but one, and score that one.")
+        int | None, typer.Option(help="Refit the calibration on all of K folds of groups but one, and score that one.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON on stdout.")] = False,
     config: Annotated[str | None, typer.Option(help="TOML file with defaults for these options.")] = None,

@@ -240,7 +240,8 @@ def step_time_bound(f: Facts, bound: StageBound, pp: int, m: Num, body: Num, end
     host = (m + bound.waiting) * f.cal.fixed_microbatch_s + f.cal.fixed_step_s
     mean = (m + bound.waiting) * (body + ends) / pp
     slowest = (m * bound.share + bound.waiting / pp) * body
-    return np.maximum(mean, slowest) + host
+    bound_s: Num = (np.maximum(mean, slowest) + host) * f.cal.time_level
+    return bound_s
 
 
 def least_step_time(request: SearchRequest, f: Facts, meshes: Columns, rows: RowBound, usable: float | None) -> Num:
@@ -262,7 +263,7 @@ def work_bound_device_s(request: SearchRequest, f: Facts) -> float:
     work = request.scenario.workload
     flops = model_flops_per_token(request.scenario.model, work.seq_len) * work.tokens_per_step
     peak = max(float(f.hardware.peak_flops), float(f.hardware.attention_peak_flops))
-    return flops / peak * min(float(f.cal.compute_multiplier), 1.0)
+    return flops / peak * min(float(f.cal.compute_multiplier), 1.0) * float(f.cal.time_level)
 
 
 def fits(request: SearchRequest, bound: StageBound, pp: int, m: Ints, rows: RowBound, at: Ints, usable: float) -> Bools:

@@ -227,11 +227,12 @@ class _Master:
     def _stage_columns(self, limit_values: Num, limit: Ints, unit: float) -> dict[str, Ints]:
         """(pp, micro-batches, limit) x (vpp, schedule): the work that the limit leaves, and layers held and alive."""
         host, fixed = float(self.f.cal.fixed_microbatch_s), float(self.f.cal.fixed_step_s)
+        level = float(self.f.cal.time_level)
         keys = np.unique(np.stack([self.rows["pp"], self.rows["num_microbatches"], limit], axis=1), axis=0)
         table: list[tuple[int, ...]] = []
         for pp, m, code in keys.tolist():
             for bound in stage_bounds(self.request, pp):
-                left = float(limit_values[code]) - (m + bound.waiting) * host - fixed
+                left = float(limit_values[code]) / level - (m + bound.waiting) * host - fixed
                 work_cap = np.ceil(max(left, 0.0) * pp / (m + bound.waiting) / unit)
                 body_cap = np.ceil(max(left, 0.0) / (m * bound.share + bound.waiting / pp) / unit)
                 held, alive = bound.alive(self.request, pp, m)

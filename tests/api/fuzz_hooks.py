@@ -47,7 +47,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "search_id": (_KNOWN["search"],),
     "measurement_id": (_KNOWN["measurement"],),
     "scenario_id": (_KNOWN["scenario"],),
-    "name": ("llama-3-8b", "dgx-h100", "starting-2026-11"),
+    "name": ("llama-3-8b", "dgx-h100", "published-2026-11"),
     "plan": tuple(
         _KNOWN["plan"] | change
         for change in ({}, {"tp": 3}, {"recompute": "selective", "recompute_modules": []}, {"recompute": "full"})

@@ -204,7 +204,7 @@ def test_extending_in_a_circle_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 # What every kind of entry offers: its folder, a packaged name, its names and its loader.
 CATALOGS: list[tuple[str, str, Callable[[], tuple[str, ...]], Callable[[str], Any]]] = [
     ("accelerators", "h100-sxm5-80gb", accelerator_names, load_accelerator),
-    ("calibrations", "starting-2026-11", calibration_names, load_calibration),
+    ("calibrations", "published-2026-11", calibration_names, load_calibration),
     ("clusters", "dgx-h100", cluster_names, load_cluster),
     ("frameworks", "megatron-core", framework_names, load_framework),
     ("models", "llama-3-8b", model_names, load_model),

@@ -18,7 +18,8 @@ def test_a_small_layer_takes_what_the_host_takes() -> None:
     floored = broken_down(SMALL, *rows, facts=recalibrated(FACTS, **FLOORS))
     for index, row in enumerate(rows):
         layers = sum(float(floored.time[name][index]) for name in ("attention", "norms", "mlp", "tp_comm"))
-        waits = float(floored.time["host"][index] - broken_down(SMALL, row).time["host"][0])
+        free = broken_down(SMALL, row, facts=recalibrated(FACTS, host_layer_s=0.0))
+        waits = float(floored.time["host"][index] - free.time["host"][0])
         assert np.isclose(layers + waits, 16 * row["num_microbatches"] * 4.5e-3)
 
 

@@ -143,7 +143,7 @@ def test_what_nothing_hides_is_bytes_over_the_link() -> None:
 
 def test_the_hosts_run_the_optimizer_at_the_speed_of_their_memory() -> None:
     scenario = scenario_under("megatron-core")
-    facts = recalibrated(Facts.of(scenario), host_memory_bandwidth=200e9)
+    facts = recalibrated(Facts.of(scenario), host_memory_bandwidth=200e9, optimizer_traffic_bytes=30.0)
     found = priced(scenario, facts, offload=OPTIMIZER)
     owned = float(scenario.model.params.total) / 8
     assert float(found.time["optimizer"][0]) == pytest.approx(owned * 30.0 / (200e9 / 8), rel=0.01)

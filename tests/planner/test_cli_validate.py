@@ -91,15 +91,18 @@ def test_json_has_the_figures_of_the_predictor_at_the_top(tmp_path: Path, capsys
     assert {"constant_mfu", "one_line"} == found["baselines"].keys()
     assert found["baselines"]["constant_mfu"]["coverage"] == 1.0
     assert (found["judged"], found["not_judged"]) == (30, {})
-    assert "levels_held_out" not in found
+    assert "as_calibrated" not in found
+    assert found["in_sample"] is False
 
 
-def test_folds_add_figures_with_refitted_levels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "--runs", written(tmp_path, rows(groups=12)), "--folds", "3")
-    assert found["folds"] == 3
-    assert found["time_median_ape_macro"] == pytest.approx(0.25)
-    # All groups err alike, so the others teach most of it.
-    assert found["levels_in_sample"]["time_median_ape_macro"] < found["levels_held_out"]["time_median_ape_macro"] < 0.1
+def test_folds_bring_figures_of_groups_that_no_fit_saw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "--runs", written(tmp_path, rows(groups=4)), "--folds", "2")
+    assert found["folds"] == 2
+    assert found["in_sample"] is False
+    assert found["as_calibrated"]["time_median_ape_macro"] == pytest.approx(0.25)
+    # The runs err alike, so those of other groups teach most of it.
+    assert found["time_median_ape_macro"] != found["as_calibrated"]["time_median_ape_macro"]
+    assert "unseen" not in found
 
 
 def test_the_carried_runs_are_the_default(capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,8 +119,7 @@ def test_the_table_names_every_predictor_and_study(tmp_path: Path, capsys: pytes
     assert (code, err) == (0, "")
     for title in (
         "planner",
-        "levels in sample",
-        "levels held out",
+        "held out",
         "constant 40 % MFU",
         "one-line formula",
         "study0",
@@ -126,8 +128,8 @@ def test_the_table_names_every_predictor_and_study(tmp_path: Path, capsys: pytes
         assert title in out
     row = next(line for line in out.splitlines() if "time: median error, mean over studies" in line)
     assert "25.0%" in row
-    (footnote,) = (line for line in out.splitlines() if line.startswith("Levels held out:"))
-    assert "parameters of the calibration are not" in footnote
+    (footnote,) = (line for line in out.splitlines() if line.startswith("Held out:"))
+    assert "without its group" in footnote
 
 
 def test_without_folds_nothing_is_said_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

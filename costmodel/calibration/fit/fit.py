@@ -1,0 +1,171 @@
+"""The use of a fit: runs in, a calibration out, with what moved and by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, inf, log
+
+from costmodel.calibration.calibration import Calibration, ParameterRow
+from costmodel.calibration.fit.errors import error_rows
+from costmodel.calibration.fit.measured import Figure, Measured, measured_in
+from costmodel.calibration.fit.priors import KEY_FIELDS, Prior, Priors
+from costmodel.calibration.fit.solve import Settings, Solution, solve
+from costmodel.calibration.fit.tree import Row, Tree, tree_of
+from costmodel.errors import InvalidInput
+from costmodel.runs.columns import Run
+
+_DIGITS = 4
+# Of the log. A row that lies no further from its parent, or from its prior, says no more than that. Hundreds of rows
+# make a prediction, so what each of them may drop is little.
+_TELLING = 2e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What became of one row.
+
+    Attributes:
+        log_error: standard error; None where no run depends on it.
+        runs, groups: how many it holds for.
+    """
+
+    log_value: float
+    log_error: float | None = None
+    runs: int = 0
+    groups: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """A calibration, and how it came about.
+
+    Attributes:
+        found: per row of the tree.
+        figures: how many runs each was measured of.
+    """
+
+    calibration: Calibration
+    tree: Tree
+    found: tuple[Found, ...]
+    solutions: Mapping[Figure, Solution]
+    figures: Mapping[Figure, int]
+
+
+def fit(
+    runs: Sequence[Run],
+    priors: Priors,
+    *,
+    name: str,
+    retrieved: str,
+    what: str = "runs",
+    carried: bool = False,
+    settings: Settings | None = None,
+    study_effects: bool = True,
+) -> Fitted:
+    """The calibration that priors and measured runs agree on.
+
+    Args:
+        runs: those that weren't measured count for nothing.
+        priors: where to begin.
+        name, retrieved: of the calibration; the date is that of the runs.
+        what: what the runs are, for the source of each row.
+        carried: whether they are those that ship with the planner.
+        settings: how far runs are believed.
+        study_effects: False when all runs are of whom the calibration is for.
+
+    Raises:
+        InvalidInput: no run was measured that can be priced.
+    """
+    begin = Calibration(
+        name=priors.name,
+        retrieved=priors.retrieved,
+        source=priors.source,
+        parameters=tuple(ParameterRow(**row.model_dump(exclude={"spread", "start"})) for row in priors.parameters),
+    )
+    measured = measured_in(runs, begin)
+    if not measured:
+        raise InvalidInput("runs", what, "no row has a measured time or memory and says enough to be priced")
+    tree = tree_of(priors, [case for figure in measured for case in figure.cases])
+    solutions = {figure.figure: solve(tree, figure, settings, study_effects=study_effects) for figure in measured}
+    found = _found(tree, solutions.values())
+    rows = [_row(tree, found, index, what) for index in range(len(tree.rows))]
+    rows += _errors(measured, solutions, rows, what)
+    calibration = Calibration(
+        name=name,
+        retrieved=retrieved,
+        fitted_to_carried_runs=carried,
+        source=f"{what}, from {priors.name}: {priors.source}",
+        parameters=tuple(row for row in rows if row is not None),
+    )
+    counts = {figure.figure: len(figure) for figure in measured}
+    return Fitted(calibration=calibration, tree=tree, found=found, solutions=solutions, figures=counts)
+
+
+def _errors(
+    measured: Sequence[Measured], solutions: Mapping[Figure, Solution], rows: Sequence[ParameterRow | None], what: str
+) -> list[ParameterRow]:
+    """Errors of the classes that no row has one for."""
+    known = [row for row in rows if row is not None and row.name == "time_relative_error"]
+    general = max(row.value for row in known if not any(getattr(row, name) for name in KEY_FIELDS))
+    keys = {tuple(getattr(row, name) for name in KEY_FIELDS) for row in known}
+    found = [
+        row
+        for figure in measured
+        if figure.figure == "time"
+        for row in error_rows(figure.cases, figure.groups, solutions["time"].residuals, general, what)
+    ]
+    return [row for row in found if tuple(getattr(row, name) for name in KEY_FIELDS) not in keys]
+
+
+def _found(tree: Tree, solutions: Iterable[Solution]) -> tuple[Found, ...]:
+    """Per row of the tree. What no run depends on stays as the priors have it, and its parent's where it has none."""
+    found: list[Found] = []
+    for row in tree.rows:
+        if row.prior is not None:
+            found.append(Found(log_value=log(row.prior.value) if row.prior.value > 0 else -inf))
+        else:
+            assert row.parent is not None, "a row without a prior has a parent"
+            found.append(Found(log_value=found[row.parent].log_value))
+    for solution in solutions:
+        told = (solution.rows, solution.log_values, solution.log_errors, solution.runs, solution.groups)
+        for index, value, error, runs, groups in zip(*(column.tolist() for column in told), strict=True):
+            found[index] = Found(log_value=value, log_error=error, runs=runs, groups=groups)
+    return tuple(found)
+
+
+def _row(tree: Tree, found: Sequence[Found], index: int, what: str) -> ParameterRow | None:
+    """A row of the calibration; None for one that would say no more than its parent does."""
+    row, told = tree.rows[index], found[index]
+    as_before = None if row.prior is None else ParameterRow(**row.prior.model_dump(exclude={"spread", "start"}))
+    if told.log_error is None:
+        return as_before
+    before = found[row.parent].log_value if row.parent is not None else log(_prior_of(row).value)
+    if abs(told.log_value - before) < _TELLING:
+        return as_before
+    value = exp(told.log_value)
+    return ParameterRow(
+        name=row.name,
+        value=_rounded(value),
+        standard_error=_rounded(value * told.log_error),
+        **dict(zip(KEY_FIELDS, row.key, strict=True)),
+        provenance="calibrated",
+        source=f"fit to {told.runs} {what} of {told.groups} groups; {_before(tree, row)}",
+    )
+
+
+def _prior_of(row: Row) -> Prior:
+    assert row.prior is not None, "a row without a parent has a prior"
+    return row.prior
+
+
+def _before(tree: Tree, row: Row) -> str:
+    if row.prior is not None:
+        return f"before: {row.prior.value:.4g}, {row.prior.source}"
+    assert row.parent is not None
+    general = [part for part in tree.rows[row.parent].key if part] or ["every case"]
+    return f"around that of {' and '.join(general)}"
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")

@@ -1,0 +1,105 @@
+"""Runs that were measured, laid out so that thousands of them are priced again and again under changing parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.arrays import Bools, Num
+from costmodel.calibration.calibration import Calibration
+from costmodel.calibration.fit.tree import Case
+from costmodel.calibration.parameters import Parameters
+from costmodel.facts import Facts
+from costmodel.fidelity.exclusions import study_of
+from costmodel.fidelity.observed import Observed
+from costmodel.predict import memory_by_stage, step_times
+from costmodel.runs.cases import Case as RunCase
+from costmodel.runs.cases import cases_of
+from costmodel.runs.columns import Run
+from costmodel.runs.predictions import MemoryFigure, chosen_rows, memory_figure_of
+from costmodel.table import PlanTable, StageTable, stage_table_of
+
+_GIB = 2**30
+
+
+Figure = Literal["time", "memory"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One plan per run, and one figure that was measured of it.
+
+    Attributes:
+        cases: what parameters are keyed by, per run.
+        studies: who measured, per run: errors of one study have much in common.
+        logs: natural log of the figure: seconds of a step, or bytes of what the run's source counts as memory.
+        counted: which bytes that is.
+    """
+
+    figure: Figure
+    cases: tuple[Case, ...]
+    studies: NDArray[np.str_]
+    groups: NDArray[np.str_]
+    logs: Num
+    counted: tuple[MemoryFigure, ...]
+    facts: Facts
+    table: PlanTable
+    stages: StageTable
+
+    def __len__(self) -> int:
+        return len(self.cases)
+
+    def predicted(self, values: Mapping[str, Num]) -> Num:
+        """What the figures would be by the cost model, as logs, with a value of every parameter for every run."""
+        cal = Parameters(**values)
+        facts = replace(self.facts, cal=cal)
+        if self.figure == "time":
+            return np.log(step_times(facts, self.table, self.stages))
+        by_stage = memory_by_stage(facts, self.table, self.stages)
+        first, reserved, outside = (
+            np.array([getattr(counted, name) for counted in self.counted], dtype=bool)
+            for name in ("first_stage", "reserved", "outside")
+        )
+        memory = np.where(first, by_stage[:, 0], by_stage.max(axis=-1))
+        memory = np.where(reserved, memory * cal.reserved_over_allocated, memory)
+        memory = np.where(outside, memory + cal.context_bytes, memory)
+        return np.log(memory)
+
+
+def measured_in(runs: Sequence[Run], calibration: Calibration) -> tuple[Measured, ...]:
+    """The runs whose time was measured, and those whose memory was, as far as they can be priced; none that is empty.
+
+    A plan that a run leaves open is what ``calibration`` has for the fastest that fits.
+    """
+    observed = Observed.of(runs)
+    cases = dict(enumerate(cases_of(tuple(runs), calibration)))
+    priced = {index: case for index, case in cases.items() if isinstance(case, RunCase)}
+    found = (
+        _measured("time", priced, observed.scorable, observed.step_time_s),
+        _measured("memory", priced, observed.memory_scorable, observed.peak_mem_gb * _GIB),
+    )
+    return tuple(measured for measured in found if measured is not None)
+
+
+def _measured(figure: Figure, cases: Mapping[int, RunCase], judged: Bools, values: Num) -> Measured | None:
+    index = [position for position in cases if judged[position]]
+    if not index:
+        return None
+    chosen = [cases[position] for position in index]
+    scenarios = [case.scenario for case in chosen]
+    table = PlanTable.of_rows(chosen_rows(chosen))
+    return Measured(
+        figure=figure,
+        cases=tuple(Case.of(scenario) for scenario in scenarios),
+        studies=np.array([study_of(case.run) for case in chosen], dtype=np.str_),
+        groups=np.array([case.run.group for case in chosen], dtype=np.str_),
+        logs=np.log(values[index]),
+        counted=tuple(memory_figure_of(case) for case in chosen),
+        facts=Facts.columns(scenarios),
+        table=table,
+        stages=stage_table_of(scenarios, np.arange(len(chosen)), table),
+    )

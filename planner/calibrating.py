@@ -1,0 +1,165 @@
+"""The use case of ``planner calibrate``: from what was measured to a calibration, and what moved.
+
+Kernels and collectives come first, since they say something of one parameter each; runs begin where those end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from costmodel.calibration.calibration import DEFAULT_CALIBRATION, Calibration, load_calibration
+from costmodel.calibration.fit.fit import Fitted, fit
+from costmodel.calibration.fit.moved import Moved, moved_rows
+from costmodel.calibration.fit.priors import Priors, load_priors, priors_from
+from costmodel.calibration.microbenchmarks.learned import Learned, calibration_of, learn
+from costmodel.errors import InvalidInput
+from costmodel.runs.carried import default_runs
+from costmodel.runs.columns import Run
+from costmodel.runs.reader import problems_of, read_runs
+
+Base = Literal["shipped", "none"]
+
+CARRIED = "published runs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """What ``planner calibrate`` found.
+
+    Attributes:
+        alone: what kernels and collectives say; None where none were given.
+        runs: how many rows were read.
+        figures: measured figure -> how many runs have it and could be priced.
+        moved: what lies elsewhere than before, the surest first.
+        steady: how many parameters could have moved and didn't.
+        problems: what is wrong with rows.
+    """
+
+    calibration: Calibration
+    base: str
+    alone: Learned | None
+    runs: int
+    figures: dict[str, int]
+    moved: tuple[Moved, ...]
+    steady: int
+    problems: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, without the calibration itself."""
+        return {
+            "calibration": self.calibration.name,
+            "base": self.base,
+            "alone": self.alone.as_dict() if self.alone else None,
+            "runs": self.runs,
+            "figures": self.figures,
+            "moved": [row.as_dict() for row in self.moved],
+            "steady": self.steady,
+            "problems": list(self.problems),
+        }
+
+
+def calibrate(
+    *,
+    runs: str | None,
+    base: Base,
+    collectives: Sequence[str] = (),
+    gemm: Sequence[str] = (),
+    accelerator: str | None = None,
+    cluster: str | None = None,
+    name: str | None = None,
+) -> Calibrated:
+    """Fit a calibration.
+
+    Args:
+        runs: a file; None for none where kernels or collectives are given, else for the measured runs that ship with
+            the planner.
+        base: ``none`` begins at the priors, as the shipped calibration did; ``shipped`` at that calibration, and learns
+            what one place has in common.
+        collectives: logs of nccl-tests or rccl-tests.
+        gemm: tables of GEMMs and attention cores.
+        accelerator: what was measured, for files that don't name it.
+        cluster: what collectives were measured on, a catalog name or a file; None for the usual one.
+        name: of the calibration; None for one that says where it comes from.
+
+    Raises:
+        InvalidInput: a file is unusable, or nothing in it is measured and can be priced.
+    """
+    priors = load_priors() if base == "none" else priors_from(load_calibration(DEFAULT_CALIBRATION))
+    begin = priors.name
+    alone = None
+    if collectives or gemm:
+        alone = learn(priors, collectives=collectives, gemm=gemm, accelerator=accelerator, cluster=cluster)
+        priors = alone.priors
+    rows = () if runs is None and alone else default_runs() if runs is None else read_runs(runs)
+    name = name or _name(runs, base, alone)
+    fitted = _fitted(rows, priors, runs, base, name) if rows or alone is None or runs is not None else None
+    moved, steady = moved_rows(fitted) if fitted else ((), 0)
+    return Calibrated(
+        calibration=fitted.calibration if fitted else _of_priors(priors, base, name),
+        base=begin if base == "shipped" else f"none ({begin})",
+        alone=alone,
+        runs=len(rows),
+        figures={str(figure): count for figure, count in fitted.figures.items()} if fitted else {},
+        moved=moved,
+        steady=steady,
+        problems=(*(alone.notes if alone else ()), *problems_of(rows)),
+    )
+
+
+def _name(runs: str | None, base: Base, alone: Learned | None) -> str:
+    if runs is None and alone is None:
+        return DEFAULT_CALIBRATION if base == "none" else f"{DEFAULT_CALIBRATION}-again"
+    return f"{DEFAULT_CALIBRATION}-and-own" if base == "shipped" else "own"
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def _fitted(rows: Sequence[Run], priors: Priors, runs: str | None, base: Base, name: str) -> Fitted:
+    return fit(
+        rows,
+        priors,
+        name=name,
+        retrieved=priors.retrieved if runs is None else _today(),
+        what=CARRIED if runs is None else "runs of one's own",
+        carried=runs is None or base == "shipped",
+        study_effects=runs is None or base == "none",
+    )
+
+
+def _of_priors(priors: Priors, base: Base, name: str) -> Calibration:
+    """Where no run is to be fitted."""
+    return calibration_of(priors, name=name, retrieved=_today(), carried=base == "shipped")
+
+
+def calibration_text(calibration: Calibration) -> str:
+    """The calibration as a JSON file that ``--calibration`` takes, one parameter per line."""
+    record = calibration.model_dump(mode="json", exclude={"parameters"})
+    rows = [json.dumps(row.model_dump(mode="json", exclude_none=True)) for row in calibration.parameters]
+    head = json.dumps(record, indent=2)[:-2]
+    return head + ',\n  "parameters": [\n    ' + ",\n    ".join(rows) + "\n  ]\n}\n"
+
+
+def cluster_text(alone: Learned, option: str) -> str:
+    """The measured cluster as a JSON file that ``--cluster`` takes: the one of the catalog with its own sweeps.
+
+    Raises:
+        InvalidInput: sweeps are of none or of several clusters.
+    """
+    measured = alone.for_cluster_files
+    if len(measured) != 1:
+        found = " and ".join(measured) or "none"
+        raise InvalidInput(option, found, "collectives of one cluster are needed, of two sizes of message at least")
+    ((cluster, sweeps),) = measured.items()
+    record = {
+        "name": f"{cluster}-measured",
+        "extends": cluster,
+        "collectives": [of.model_dump(mode="json", exclude={"retrieved"}) for of in sweeps],
+        "source": f"{cluster} with collectives of one's own",
+    }
+    return json.dumps(record, indent=1) + "\n"
