@@ -102,7 +102,7 @@ def test_the_pool_and_what_lies_outside_of_it_come_on_top() -> None:
     """llama-recipes on 16 A100: 63 GB reserved, 59 GB peak active (llama-cookbook issue, the calibration's row)."""
     parameters = scenario_of("llama-3-8b").resolved.parameters
     outside = float(parameters.context_bytes)
-    assert parameters.on_device(59e9) - outside == pytest.approx(63e9, rel=0.02)
+    assert parameters.on_device(59e9) - outside == pytest.approx(63e9, rel=0.03)
 
 
 @pytest.mark.parametrize(("zero_stage", "dp", "bytes_each"), [(0, 8, 6.0), (1, 8, 4.0), (0, 1, 4.0)])

@@ -75,7 +75,7 @@ PEAKS = [
         run=DEEPSEEK_16B,
         # The local batch isn't given: 2 is the largest that is predicted to fit.
         assumed={"micro_batch": 2, "global_batch": 16},
-        fails="61.7 GiB are predicted, 7 % below: its releases differ by more than that, and the local batch isn't given",
+        fails="61.7 GiB are predicted, 7 % below: releases differ by more than that, and the local batch isn't given",
     ),
     Peak(
         report="uc-018",
