@@ -38,7 +38,7 @@ OFFLOADED = {"tp": 1, "offload": "optimizer"}
         (FITTING, 34, 0, "fits", "FITS: legal, and stage 0 needs"),
         (TOO_BIG, 34, 3, "too_big", "TOO BIG by"),
         (ILLEGAL, 34, 3, "illegal", "ILLEGAL under megatron-core 0.16: "),
-        (OFFLOADED, 12, 0, "at_risk", "FITS, AT RISK: legal, and every device needs"),
+        (OFFLOADED, 13, 0, "at_risk", "FITS, AT RISK: legal, and every device needs"),
     ],
 )
 def test_exit_code_and_verdict(
@@ -169,7 +169,7 @@ def test_the_report_names_rules_numbers_and_ways_out(capsys: pytest.CaptureFixtu
     _, out, _ = call(capsys, "--plan", write_plan(tmp_path, {"tp": 8}), *SCENARIO, "--model", "llama-3.1-405b")
     lines = out.splitlines()
     assert lines[1].startswith("TOO BIG by ")
-    assert "of 69." in lines[1]
+    assert "of 71." in lines[1]
     assert lines[1].endswith(" of it optimizer")
     assert any(line.startswith("nearest   no legal plan fits: memory: the leanest plan") for line in lines)
     header, first = (
