@@ -42,16 +42,10 @@ class InvalidInput(PlannerError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # It crosses processes, and what an exception is made again from by default is its message alone.
-        return _again, (type(self), self.args, vars(self))
+        return type(self).__new__, (type(self), *self.args), vars(self)
 
     def _found(self) -> str:
         return f"{_shown(self.value)} is not usable"
-
-
-def _again(kind: type[InvalidInput], args: tuple[Any, ...], state: dict[str, Any]) -> InvalidInput:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(state)
-    return error
 
 
 class Missing(InvalidInput):

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from costmodel.calibration.calibration import DEFAULT_CALIBRATION, Calibration, load_calibration
 from costmodel.calibration.fit.fit import Fitted, fit
 from costmodel.calibration.fit.moved import Moved, moved_rows
-from costmodel.calibration.fit.priors import Priors, load_priors, priors_from
-from costmodel.calibration.microbenchmarks.learned import Learned, calibration_of, learn
+from costmodel.calibration.fit.priors import Priors, calibration_of, load_priors, priors_from
+from costmodel.calibration.microbenchmarks.learned import Learned, learn
 from costmodel.errors import InvalidInput
 from costmodel.runs.carried import default_runs
 from costmodel.runs.columns import Run
@@ -94,9 +94,12 @@ def calibrate(
     if collectives or gemm:
         alone = learn(priors, collectives=collectives, gemm=gemm, accelerator=accelerator, cluster=cluster)
         priors = alone.priors
-    rows = () if runs is None and alone else default_runs() if runs is None else read_runs(runs)
     name = name or _name(runs, base, alone)
-    fitted = _fitted(rows, priors, runs, base, name) if rows or alone is None or runs is not None else None
+    fitted: Fitted | None = None
+    rows: Sequence[Run] = ()
+    if runs is not None or alone is None:
+        rows = default_runs() if runs is None else read_runs(runs)
+        fitted = _fitted(rows, priors, runs, base, name)
     moved, steady = moved_rows(fitted) if fitted else ((), 0)
     return Calibrated(
         calibration=fitted.calibration if fitted else _of_priors(priors, base, name),

@@ -41,6 +41,11 @@ class ParameterRow(Frozen):
     source: str
 
 
+def rounded(value: float) -> float:
+    """As fitted values are kept: to the four digits that their errors leave."""
+    return float(f"{value:.4g}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
     """The parameters for one case.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -23,7 +23,7 @@ from costmodel.errors import InvalidInput
 from costmodel.fidelity.exclusions import study_of
 from costmodel.fidelity.observed import Observed
 from costmodel.fidelity.predicted import Predicted
-from costmodel.fidelity.unseen import FewShot
+from costmodel.fidelity.unseen import FewShot, ShotKey, class_of
 from costmodel.runs.columns import Run
 from costmodel.runs.prediction import RunPrediction
 from costmodel.runs.predictions import predict_runs
@@ -73,7 +73,7 @@ def studies_left_out(
     """
     studies = [study_of(run) for run in runs]
     fold = deal(studies, folds, seed)
-    given, judged = _shots(runs, studies, seed)
+    given, judged = _shots(runs, seed)
     tasks = [
         _Task(runs=tuple(runs), held=fold == n, priors=priors, study_effects=True, given=given) for n in range(folds)
     ]
@@ -85,17 +85,20 @@ def studies_left_out(
     )
 
 
-def _shots(runs: Sequence[Run], studies: Sequence[str], seed: int) -> tuple[Bools, Bools]:
-    """(the runs that are given back, the others of their classes): by study, accelerator and precision."""
+def _by_class(runs: Sequence[Run], rows: Iterable[int]) -> Iterable[list[int]]:
+    classes: dict[ShotKey, list[int]] = defaultdict(list)
+    for row in rows:
+        classes[class_of(runs[row])].append(row)
+    return classes.values()
+
+
+def _shots(runs: Sequence[Run], seed: int) -> tuple[Bools, Bools]:
+    """(the runs that are given back, the others of their classes)."""
     observed = Observed.of(runs)
-    usable = observed.scorable | observed.memory_scorable
-    classes: dict[tuple[str, str, str], list[int]] = defaultdict(list)
-    for index, (run, study) in enumerate(zip(runs, studies, strict=True)):
-        if usable[index]:
-            classes[study, run.accelerator, run.precision].append(index)
+    usable = np.flatnonzero(observed.scorable | observed.memory_scorable).tolist()
     rng = np.random.default_rng(seed)
     given, judged = np.zeros(len(runs), dtype=bool), np.zeros(len(runs), dtype=bool)
-    for members in classes.values():
+    for members in _by_class(runs, usable):
         if len(members) >= LEAST_RUNS_OF_A_CLASS:
             chosen = rng.permutation(members)
             given[chosen[:SHOTS]] = True
@@ -144,12 +147,9 @@ def _predicted(task: _Task) -> _Parts:
     if task.given is None:
         return _Parts(cold=cold, warm=cold)
     warm = list(cold)
-    given = [bool(value) for value in task.given[task.held]]
-    classes: dict[tuple[str, str, str], list[int]] = defaultdict(list)
-    for index, run in enumerate(held):
-        classes[study_of(run), run.accelerator, run.precision].append(index)
+    given = task.given[task.held]
     base = priors_from(fitted.calibration)
-    for members in classes.values():
+    for members in _by_class(held, range(len(held))):
         # A run that can't be priced teaches nothing.
         shots = [held[index] for index in members if given[index] and cold[index].step_time_s is not None]
         if shots:

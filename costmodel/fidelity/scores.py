@@ -91,7 +91,7 @@ class Fidelity:
 
 def score(observed: Observed, predicted: Predicted) -> Fidelity:
     """All figures of the predictions, one for every run that was observed."""
-    errors = _Errors.of(observed, predicted)
+    errors = Errors.of(observed, predicted)
     per_study = {str(name): _study(observed, errors, observed.studies == name) for name in np.unique(observed.studies)}
     timed = [study for study in per_study.values() if study.n >= LEAST_ROWS_OF_A_STUDY]
     weighed = [study for study in per_study.values() if study.mem_n >= LEAST_ROWS_OF_A_STUDY]
@@ -130,7 +130,7 @@ def score(observed: Observed, predicted: Predicted) -> Fidelity:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Errors:
+class Errors:
     """Per run. Relative errors of time and memory, and of which runs there is one.
 
     Attributes:
@@ -147,7 +147,7 @@ class _Errors:
     width: Floats
 
     @classmethod
-    def of(cls, observed: Observed, predicted: Predicted) -> _Errors:
+    def of(cls, observed: Observed, predicted: Predicted) -> Errors:
         time = predicted.step_time_s / observed.step_time_s - 1.0
         memory = predicted.peak_mem_gb / observed.peak_mem_gb - 1.0
         timed = observed.scorable & ~np.isnan(time)
@@ -164,7 +164,7 @@ class _Errors:
         )
 
 
-def _study(observed: Observed, errors: _Errors, rows: Bools) -> Study:
+def _study(observed: Observed, errors: Errors, rows: Bools) -> Study:
     scorable = int(np.sum(observed.scorable & rows))
     time, memory = errors.time[errors.timed & rows], errors.memory[errors.weighed & rows]
     return Study(

@@ -9,11 +9,16 @@ from typing import Any
 import numpy as np
 
 from costmodel.arrays import Bools, Num
+from costmodel.fidelity.exclusions import study_of
 from costmodel.fidelity.observed import Observed
 from costmodel.fidelity.predicted import Predicted
-from costmodel.fidelity.scores import LEAST_ROWS_OF_A_STUDY, Fidelity, score
+from costmodel.fidelity.scores import LEAST_ROWS_OF_A_STUDY, Errors, Fidelity, score
+from costmodel.runs.columns import Run
 
 _WORST = 90
+
+ShotKey = tuple[str, str, str]
+"""Study, accelerator and precision, as runs have them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,42 +103,34 @@ def unseen(observed: Observed, shots: FewShot) -> Unseen:
     )
 
 
+def class_of(run: Run) -> ShotKey:
+    """What runs are given back by, so that they speak of those that are judged."""
+    return study_of(run), run.accelerator, run.precision
+
+
 def _classes(observed: Observed, shots: FewShot) -> tuple[ShotClass, ...]:
-    members: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    members: dict[ShotKey, list[int]] = defaultdict(list)
     for index in np.flatnonzero(shots.rows).tolist():
-        run = observed.runs[index]
-        members[str(observed.studies[index]), run.accelerator, run.precision].append(index)
-    found = []
-    for (study, accelerator, precision), rows in sorted(members.items()):
-        times = [_median(_errors(observed, part, "time"), rows) for part in (shots.before, shots.after)]
-        memory = [_median(_errors(observed, part, "memory"), rows) for part in (shots.before, shots.after)]
-        entry = ShotClass(
+        members[class_of(observed.runs[index])].append(index)
+    before, after = (Errors.of(observed, predicted) for predicted in (shots.before, shots.after))
+    return tuple(
+        ShotClass(
             study=study,
             accelerator=accelerator,
             precision=precision,
             runs=len(rows),
-            time_before=times[0],
-            time_after=times[1],
-            mem_before=memory[0],
-            mem_after=memory[1],
+            time_before=_median(before.time, before.timed, rows),
+            time_after=_median(after.time, after.timed, rows),
+            mem_before=_median(before.memory, before.weighed, rows),
+            mem_after=_median(after.memory, after.weighed, rows),
         )
-        found.append(entry)
-    return tuple(found)
+        for (study, accelerator, precision), rows in sorted(members.items())
+    )
 
 
-def _errors(observed: Observed, predicted: Predicted, figure: str) -> Num:
-    if figure == "time":
-        return _absolute(predicted.step_time_s, observed.step_time_s, observed.scorable)
-    return _absolute(predicted.peak_mem_gb, observed.peak_mem_gb, observed.memory_scorable)
-
-
-def _absolute(predicted: Num, measured: Num, judged: Bools) -> Num:
-    return np.where(judged, np.abs(predicted / measured - 1.0), np.nan)
-
-
-def _median(errors: Num, rows: list[int]) -> float | None:
-    known = errors[rows][~np.isnan(errors[rows])]
-    return float(np.median(known)) if known.size else None
+def _median(errors: Num, judged: Bools, rows: list[int]) -> float | None:
+    known = errors[rows][judged[rows]]
+    return float(np.median(np.abs(known))) if known.size else None
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -8,9 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from planner.cli.exits import tell
-
-_PROBLEMS_TOLD = 3
+from planner.cli.exits import tell_problems
 
 
 def calibrate(
@@ -77,10 +75,7 @@ def calibrate(
     write_whole(out, calibration_text(found.calibration), "out")
     if cluster_out is not None and network is not None:
         write_whole(cluster_out, network, "cluster-out")
-    for problem in found.problems[:_PROBLEMS_TOLD]:
-        tell(f"planner: warning: {problem}")
-    if len(found.problems) > _PROBLEMS_TOLD:
-        tell(f"planner: warning: {len(found.problems) - _PROBLEMS_TOLD} more problems, see --json")
+    tell_problems(found.problems)
     if as_json:
         sys.stdout.write(json.dumps(found.as_dict() | {"out": out, "cluster_out": cluster_out}, allow_nan=False) + "\n")
     else:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from rich.box import SIMPLE_HEAD
 from rich.markup import escape
-from rich.table import Table
 
 from costmodel.calibration.microbenchmarks.estimate import Estimate
 from costmodel.calibration.microbenchmarks.learned import Learned
 from planner.calibrating import Calibrated
-from planner.cli.report import PipedConsole
+from planner.cli.report import PipedConsole, figures_table
 
 _WIDE_ENOUGH = 160
 _SHOWN = 40
@@ -48,7 +46,7 @@ def _print_alone(console: PipedConsole, alone: Learned, base: str) -> None:
     if on:
         console.print(f"collectives are taken to be of {' and '.join(on)}", soft_wrap=True, markup=False)
     if alone.moved:
-        table = _table("parameter", "for", "before", "after", "+-", "rows", "sweeps")
+        table = figures_table("parameter", "for", "before", "after", "+-", "rows", "sweeps", words=2)
         for of in alone.moved[:_SHOWN]:
             table.add_row(
                 of.name,
@@ -76,7 +74,7 @@ def _print_runs(console: PipedConsole, found: Calibrated) -> None:
     begun = f"{found.base} and what was measured alone" if found.alone else found.base
     console.print(f"{found.runs} runs, {told}; begun at {begun}", soft_wrap=True, markup=False)
     if found.moved:
-        table = _table("parameter", "for", "before", "after", "+-", "runs", "groups")
+        table = figures_table("parameter", "for", "before", "after", "+-", "runs", "groups", words=2)
         for row in found.moved[:_SHOWN]:
             numbers = (f"{value:.4g}" for value in (row.before, row.after, row.standard_error))
             table.add_row(row.name, escape(row.about), *numbers, str(row.runs), str(row.groups))
@@ -90,13 +88,3 @@ def _print_runs(console: PipedConsole, found: Calibrated) -> None:
         soft_wrap=True,
         markup=False,
     )
-
-
-def _table(*titles: str) -> Table:
-    """Numbers to the right; the first two columns are words."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for title in titles[:2]:
-        table.add_column(title, no_wrap=True)
-    for title in titles[2:]:
-        table.add_column(title, justify="right", no_wrap=True)
-    return table

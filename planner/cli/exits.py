@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from math import isfinite
 from typing import Any
 
 from costmodel.errors import InvalidInput
+
+_PROBLEMS_TOLD = 3
 
 
 class Exit(IntEnum):
@@ -33,6 +35,14 @@ def tell(line: str) -> None:
     """One line on stderr."""
     if sys.stderr is not None:
         sys.stderr.write(" ".join(line.split()) + "\n")
+
+
+def tell_problems(problems: Sequence[str], about: str = "") -> None:
+    """The first of what is wrong with rows of a file, a line each, and how many more there are."""
+    for told in problems[:_PROBLEMS_TOLD]:
+        tell(f"planner: warning: {about}{told}")
+    if len(problems) > _PROBLEMS_TOLD:
+        tell(f"planner: warning: {about}{len(problems) - _PROBLEMS_TOLD} more problems, see --json")
 
 
 def problem(slug: str, title: str, detail: str, **more: Any) -> str:

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -14,7 +13,7 @@ from rich.table import Table
 from costmodel.fidelity.exclusions import default_exclusions
 from costmodel.fidelity.scores import Fidelity
 from costmodel.fidelity.unseen import Unseen
-from planner.cli.report import PipedConsole
+from planner.cli.report import PipedConsole, figures_table
 from planner.validation import Validation
 
 _WIDE_ENOUGH = 160
@@ -87,7 +86,7 @@ def print_validation(validation: Validation) -> None:
 
 def _tell_unseen(console: Console, found: Unseen) -> None:
     console.print("Whole studies left out, and three runs of each class of theirs given back", soft_wrap=True)
-    table = _table("figure", "cold", "with three runs")
+    table = figures_table("figure", "cold", "with three runs")
     table.add_row(f"time: median error, median of {found.studies} studies", _share(found.median), "")
     table.add_row("time: median error, 90th percentile of studies", _share(found.worst), "")
     table.add_row("time: median error, mean over classes", _share(found.time_before), _share(found.time_after))
@@ -108,14 +107,16 @@ def _overview(validation: Validation) -> Table:
         columns["held out"] = validation.held_out
     columns["in sample" if validation.in_sample else "planner"] = validation.planner
     columns |= {_BASELINE_TITLES[name]: figures for name, figures in validation.baselines.items()}
-    table = _table("figure", *columns)
+    table = figures_table("figure", *columns)
     for name, title, show in _FIGURES:
         table.add_row(title, *(show(getattr(figures, name)) for figures in columns.values()))
     return table
 
 
 def _studies(figures: Fidelity) -> Table:
-    table = _table("study", "runs", "predicted", "median", "mean", "bias", "interval", "memory runs", "median", "bias")
+    table = figures_table(
+        "study", "runs", "predicted", "median", "mean", "bias", "interval", "memory runs", "median", "bias"
+    )
     for name, study in figures.per_study.items():
         table.add_row(
             escape(name) or "(no group)",
@@ -133,7 +134,7 @@ def _studies(figures: Fidelity) -> Table:
 
 
 def _cells(figures: Fidelity) -> Table:
-    table = _table("study, model", "devices", "batch", "seq", "plans", "Spearman", "regret of 1", "of best of 3")
+    table = figures_table("study, model", "devices", "batch", "seq", "plans", "Spearman", "regret of 1", "of best of 3")
     for ranked in figures.per_cell:
         cell = ranked.cell
         table.add_row(
@@ -144,14 +145,6 @@ def _cells(figures: Fidelity) -> Table:
             _share(ranked.regret_top1),
             _share(ranked.regret_top3),
         )
-    return table
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column(first, no_wrap=True)
-    for name in others:
-        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 

@@ -45,6 +45,14 @@ class PipedConsole(Console):
         raise BrokenPipeError
 
 
+def figures_table(*titles: str, words: int = 1) -> Table:
+    """An empty table: the first columns are words, the others numbers, to the right."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for position, title in enumerate(titles):
+        table.add_column(title, justify="left" if position < words else "right", no_wrap=True)
+    return table
+
+
 def headline(scenario: dict[str, Any]) -> str:
     """What was asked about, in one line; ``scenario`` is an answer's."""
     return (

@@ -8,9 +8,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.exits import tell
-
-_PROBLEMS_TOLD = 3
+from planner.cli.exits import tell, tell_problems
 
 
 def validate(
@@ -33,10 +31,7 @@ def validate(
     from planner.validation import validate
 
     validation = validate(predictions.predict_runs, runs=runs, calibration=calibration, folds=folds)
-    for problem in validation.problems[:_PROBLEMS_TOLD]:
-        tell(f"planner: warning: runs: {problem}")
-    if len(validation.problems) > _PROBLEMS_TOLD:
-        tell(f"planner: warning: runs: {len(validation.problems) - _PROBLEMS_TOLD} more problems, see --json")
+    tell_problems(validation.problems, about="runs: ")
     if not validation.judged:
         tell(f"planner: warning: runs: {none_judged(validation)}")
     if as_json:

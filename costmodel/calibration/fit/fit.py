@@ -6,16 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, log
 
-from costmodel.calibration.calibration import Calibration, ParameterRow
+from costmodel.calibration.calibration import Calibration, ParameterRow, rounded
 from costmodel.calibration.fit.errors import error_rows
 from costmodel.calibration.fit.measured import Figure, Measured, measured_in
-from costmodel.calibration.fit.priors import KEY_FIELDS, Prior, Priors
+from costmodel.calibration.fit.priors import KEY_FIELDS, Priors, calibration_of
 from costmodel.calibration.fit.solve import Settings, Solution, solve
 from costmodel.calibration.fit.tree import Row, Tree, tree_of
 from costmodel.errors import InvalidInput
 from costmodel.runs.columns import Run
 
-_DIGITS = 4
 # Of the log. A row that lies no further from its parent, or from its prior, says no more than that. Hundreds of rows
 # make a prediction, so what each of them may drop is little.
 _TELLING = 2e-4
@@ -26,11 +25,13 @@ class Found:
     """What became of one row.
 
     Attributes:
+        log_before: of the prior, or of what was found for the parent.
         log_error: standard error; None where no run depends on it.
         runs, groups: how many it holds for.
     """
 
     log_value: float
+    log_before: float
     log_error: float | None = None
     runs: int = 0
     groups: int = 0
@@ -77,13 +78,7 @@ def fit(
     Raises:
         InvalidInput: no run was measured that can be priced.
     """
-    begin = Calibration(
-        name=priors.name,
-        retrieved=priors.retrieved,
-        source=priors.source,
-        parameters=tuple(ParameterRow(**row.model_dump(exclude={"spread", "start"})) for row in priors.parameters),
-    )
-    measured = measured_in(runs, begin)
+    measured = measured_in(runs, calibration_of(priors))
     if not measured:
         raise InvalidInput("runs", what, "no row has a measured time or memory and says enough to be priced")
     tree = tree_of(priors, [case for figure in measured for case in figure.cases])
@@ -120,43 +115,50 @@ def _errors(
 
 def _found(tree: Tree, solutions: Iterable[Solution]) -> tuple[Found, ...]:
     """Per row of the tree. What no run depends on stays as the priors have it, and its parent's where it has none."""
+    told = {
+        index: entry
+        for of in solutions
+        for index, *entry in zip(
+            of.rows.tolist(),
+            of.log_values.tolist(),
+            of.log_errors.tolist(),
+            of.runs.tolist(),
+            of.groups.tolist(),
+            strict=True,
+        )
+    }
     found: list[Found] = []
-    for row in tree.rows:
+    for index, row in enumerate(tree.rows):
         if row.prior is not None:
-            found.append(Found(log_value=log(row.prior.value) if row.prior.value > 0 else -inf))
+            before = log(row.prior.value) if row.prior.value > 0 else -inf
         else:
-            assert row.parent is not None, "a row without a prior has a parent"
-            found.append(Found(log_value=found[row.parent].log_value))
-    for solution in solutions:
-        told = (solution.rows, solution.log_values, solution.log_errors, solution.runs, solution.groups)
-        for index, value, error, runs, groups in zip(*(column.tolist() for column in told), strict=True):
-            found[index] = Found(log_value=value, log_error=error, runs=runs, groups=groups)
+            assert row.parent is not None, "a row without a prior has a parent, which comes before it"
+            before = found[row.parent].log_value
+        if index in told:
+            value, error, runs, groups = told[index]
+            found.append(Found(log_value=value, log_before=before, log_error=error, runs=runs, groups=groups))
+        else:
+            found.append(Found(log_value=before, log_before=before))
     return tuple(found)
 
 
 def _row(tree: Tree, found: Sequence[Found], index: int, what: str) -> ParameterRow | None:
     """A row of the calibration; None for one that would say no more than its parent does."""
     row, told = tree.rows[index], found[index]
-    as_before = None if row.prior is None else ParameterRow(**row.prior.model_dump(exclude={"spread", "start"}))
+    as_before = None if row.prior is None else row.prior.as_row()
     if told.log_error is None:
         return as_before
-    before = found[row.parent].log_value if row.parent is not None else log(_prior_of(row).value)
-    if abs(told.log_value - before) < _TELLING:
+    if abs(told.log_value - told.log_before) < _TELLING:
         return as_before
     value = exp(told.log_value)
     return ParameterRow(
         name=row.name,
-        value=_rounded(value),
-        standard_error=_rounded(value * told.log_error),
+        value=rounded(value),
+        standard_error=rounded(value * told.log_error),
         **dict(zip(KEY_FIELDS, row.key, strict=True)),
         provenance="calibrated",
         source=f"fit to {told.runs} {what} of {told.groups} groups; {_before(tree, row)}",
     )
-
-
-def _prior_of(row: Row) -> Prior:
-    assert row.prior is not None, "a row without a parent has a prior"
-    return row.prior
 
 
 def _before(tree: Tree, row: Row) -> str:
@@ -165,7 +167,3 @@ def _before(tree: Tree, row: Row) -> str:
     assert row.parent is not None
     general = [part for part in tree.rows[row.parent].key if part] or ["every case"]
     return f"around that of {' and '.join(general)}"
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{_DIGITS}g}")

@@ -61,16 +61,11 @@ def moved_rows(fitted: Fitted) -> tuple[tuple[Moved, ...], int]:
     for row, found in zip(fitted.tree.rows, fitted.found, strict=True):
         if found.log_error is None:
             continue
-        if row.parent is None:
-            assert row.prior is not None, "a row without a parent has a prior"
-            before = row.prior.value
-        else:
-            before = exp(fitted.found[row.parent].log_value)
         after = exp(found.log_value)
         entry = Moved(
             name=row.name,
             key=row.key,
-            before=before,
+            before=exp(found.log_before),
             after=after,
             standard_error=after * found.log_error,
             runs=found.runs,

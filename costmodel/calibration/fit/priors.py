@@ -36,6 +36,10 @@ class Prior(ParameterRow):
     spread: PositiveFloat | None = None
     start: PositiveFloat | None = None
 
+    def as_row(self) -> ParameterRow:
+        """The same as a calibration has it."""
+        return ParameterRow(**self.model_dump(exclude={"spread", "start"}))
+
 
 class ClassSpread(Frozen):
     """Classes of cases that may have a value of their own.
@@ -90,6 +94,19 @@ def load_priors() -> Priors:
     if unknown := named - set(PARAMETER_NAMES):
         raise UnknownName("priors.parameters.name", min(unknown), PARAMETER_NAMES)
     return priors
+
+
+def calibration_of(
+    priors: Priors, *, name: str | None = None, retrieved: str | None = None, carried: bool = False
+) -> Calibration:
+    """Priors as a calibration, without anything learned from runs."""
+    return Calibration(
+        name=name or priors.name,
+        retrieved=retrieved or priors.retrieved,
+        source=priors.source,
+        fitted_to_carried_runs=carried,
+        parameters=tuple(row.as_row() for row in priors.parameters),
+    )
 
 
 def priors_from(calibration: Calibration) -> Priors:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from costmodel.calibration.calibration import Calibration, ParameterRow
-from costmodel.calibration.fit.priors import Prior, Priors
+from costmodel.calibration.calibration import ParameterRow, rounded
+from costmodel.calibration.fit.priors import Prior, Priors, calibration_of
 from costmodel.calibration.microbenchmarks.collectives import PlacedSweep, collective_evidence
 from costmodel.calibration.microbenchmarks.devices import Devices
 from costmodel.calibration.microbenchmarks.estimate import Estimate, estimate
@@ -18,7 +18,6 @@ from costmodel.calibration.parameters import SHARES_OF_ONE
 from costmodel.catalog.accelerator_catalog import load_accelerator
 from costmodel.spec.collective import MeasuredCollective
 
-_DIGITS = 4
 # Of the log: devices in a training run are hotter than in a sweep, and share memory and links.
 _CARRIES_OVER = 0.03
 _MISSED = 0.5
@@ -137,19 +136,6 @@ def _missed(errors: Mapping[str, tuple[float, float]]) -> list[str]:
     ]
 
 
-def calibration_of(
-    priors: Priors, *, name: str | None = None, retrieved: str | None = None, carried: bool = False
-) -> Calibration:
-    """Priors as a calibration, without anything learned from runs."""
-    return Calibration(
-        name=name or priors.name,
-        retrieved=retrieved or priors.retrieved,
-        source=priors.source,
-        fitted_to_carried_runs=carried,
-        parameters=tuple(ParameterRow(**row.model_dump(exclude={"spread", "start"})) for row in priors.parameters),
-    )
-
-
 def _with(priors: Priors, estimates: Sequence[Estimate]) -> Priors:
     """The priors with rows for what was told."""
     rows = list(priors.parameters)
@@ -166,8 +152,8 @@ def _with(priors: Priors, estimates: Sequence[Estimate]) -> Priors:
 def _row(of: Estimate) -> Prior:
     return Prior(
         name=of.name,
-        value=_rounded(of.value),
-        standard_error=_rounded(of.standard_error),
+        value=rounded(of.value),
+        standard_error=rounded(of.standard_error),
         accelerator=of.accelerator,
         precision=of.precision,
         provenance="measured",
@@ -203,7 +189,7 @@ def _of_frameworks(of: Estimate, priors: Priors) -> list[Prior]:
         if of.name in SHARES_OF_ONE:
             value = min(value, max(of.value, row.value))
         update = {
-            "value": _rounded(value),
+            "value": rounded(value),
             "accelerator": of.accelerator,
             "family": None,
             "precision": precision,
@@ -233,7 +219,3 @@ def _as_dict(of: Estimate) -> dict[str, Any]:
         "rows": of.rows,
         "sweeps": of.sweeps,
     }
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{_DIGITS}g}")

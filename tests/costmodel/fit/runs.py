@@ -17,7 +17,7 @@ from costmodel.runs.predictions import predict_runs
 
 def prior_calibration(*changes: ParameterRow) -> Calibration:
     """The priors as a calibration, with rows on top."""
-    rows = [ParameterRow(**row.model_dump(exclude={"spread", "start"})) for row in load_priors().parameters]
+    rows = [row.as_row() for row in load_priors().parameters]
     return Calibration(name="truth", retrieved="2026-11-30", source="a test", parameters=(*rows, *changes))
 
 

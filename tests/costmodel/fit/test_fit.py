@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodel.calibration.calibration import ParameterRow
+from costmodel.calibration.calibration import Calibration, ParameterRow
 from costmodel.calibration.fit.fit import Fitted, fit
 from costmodel.calibration.fit.moved import moved_rows
 from costmodel.calibration.fit.priors import load_priors, priors_from
@@ -25,8 +25,8 @@ def row(name: str, value: float, **key: str) -> ParameterRow:
     return ParameterRow(name=name, value=value, **key, provenance="calibrated", source="a test")
 
 
-def errors(found: Fitted, runs: tuple[Run, ...]) -> np.ndarray:
-    pairs = zip(runs, predict_runs(runs, found.calibration), strict=True)
+def errors(calibration: Calibration, runs: tuple[Run, ...]) -> np.ndarray:
+    pairs = zip(runs, predict_runs(runs, calibration), strict=True)
     return np.array([(p.step_time_s or 0.0) / (run.measured_step_time_s or 1.0) - 1.0 for run, p in pairs])
 
 
@@ -43,15 +43,10 @@ def found() -> Fitted:
 
 
 def test_most_of_what_made_the_runs_is_found(found: Fitted) -> None:
-    before, after = errors_of_priors(), errors(found, as_if_measured(TRUTH))
+    runs = as_if_measured(TRUTH)
+    before, after = errors(prior_calibration(), runs), errors(found.calibration, runs)
     assert np.median(np.abs(before)) > 0.08
     assert np.median(np.abs(after)) < 0.05
-
-
-def errors_of_priors() -> np.ndarray:
-    runs = as_if_measured(TRUTH)
-    pairs = zip(runs, predict_runs(runs, prior_calibration()), strict=True)
-    return np.array([(p.step_time_s or 0.0) / (run.measured_step_time_s or 1.0) - 1.0 for run, p in pairs])
 
 
 def test_what_runs_do_not_speak_of_stays_as_it_was(found: Fitted) -> None:
@@ -91,8 +86,10 @@ def test_a_study_that_is_slow_as_a_whole_moves_parameters_less_than_one_that_is_
     assert theirs.solutions["time"].study_effects["uss"] > 0.05
     assert own.solutions["time"].study_effects == {}
     of_slow = [run.group.startswith("uss/") for run in slow]
-    assert abs(np.median(errors(own, slow)[of_slow])) < 0.05
-    assert np.median(errors(theirs, slow)[of_slow]) < np.median(errors(own, slow)[of_slow]) - 0.02
+    assert abs(np.median(errors(own.calibration, slow)[of_slow])) < 0.05
+    assert (
+        np.median(errors(theirs.calibration, slow)[of_slow]) < np.median(errors(own.calibration, slow)[of_slow]) - 0.02
+    )
 
 
 def test_wild_runs_are_let_go() -> None:
@@ -103,7 +100,7 @@ def test_wild_runs_are_let_go() -> None:
         for index, run in enumerate(runs)
     )
     sane = [index % 10 != 0 for index in range(len(wild))]
-    assert np.median(np.abs(errors(fitted(wild), wild)[sane])) < 0.05
+    assert np.median(np.abs(errors(fitted(wild).calibration, wild)[sane])) < 0.05
 
 
 def test_a_few_own_runs_find_their_level_and_nothing_else_far() -> None:
@@ -111,9 +108,8 @@ def test_a_few_own_runs_find_their_level_and_nothing_else_far() -> None:
     runs = as_if_measured(prior_calibration(), study_level=1.2, noise=0.01)
     few, others = runs[:3], runs[3:20]
     near = fit(few, base, name="near", retrieved="2026-11-30", study_effects=False)
-    before = [p.step_time_s or 0.0 for p in predict_runs(others, prior_calibration())]
-    assert np.median(errors(near, others)) > np.median(np.array(before) / [r.measured_step_time_s for r in others] - 1)
-    assert abs(np.median(errors(near, others))) < 0.1
+    assert np.median(errors(near.calibration, others)) > np.median(errors(prior_calibration(), others))
+    assert abs(np.median(errors(near.calibration, others))) < 0.1
 
 
 def test_runs_that_were_not_measured_are_refused() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from costmodel.arrays import Num, num
 from costmodel.calibration.calibration import Calibration, ParameterRow, load_calibration
-from costmodel.calibration.fit.priors import Priors, priors_from
+from costmodel.calibration.fit.priors import Priors, calibration_of, priors_from
 from costmodel.calibration.microbenchmarks.estimate import Estimate
-from costmodel.calibration.microbenchmarks.learned import Learned, calibration_of, learn
+from costmodel.calibration.microbenchmarks.learned import Learned, learn
 from costmodel.calibration.microbenchmarks.settings import microbenchmark_settings
 from costmodel.calibration.parameters import PARAMETER_NAMES
 from costmodel.catalog.cluster_catalog import parse_cluster
