@@ -17,6 +17,7 @@ class Parameters:
         gemm_alignment, misaligned_factor: a per-device dimension off this multiple runs this many times slower.
         grouped_gemm_factor: slowdown of expert GEMMs against one dense GEMM of the same size.
         attention_efficiency: share of the peak reached by the attention core on the FLOPs of a causal mask.
+        scan_chunk_tokens: tokens of a sequence that a mixer's scan takes at once.
         scan_efficiency: share of the 16-bit peak that the products of a mixer's chunked scan reach.
         pointwise_efficiency: share of the memory bandwidth that elementwise and norm kernels reach.
         unfused_norm_tensors, unfused_rotary_tensors: 16-bit tensors that a root-mean-square norm, and the rotation of
@@ -72,6 +73,7 @@ class Parameters:
     misaligned_factor: Num
     grouped_gemm_factor: Num
     attention_efficiency: Num
+    scan_chunk_tokens: Num
     scan_efficiency: Num
     pointwise_efficiency: Num
     unfused_norm_tensors: Num

@@ -16,7 +16,6 @@ from costmodel.terms.term import Axes, Outputs, Term
 _NORM_TENSORS = 2.0  # read the input, write the normalised output
 _RESIDUAL_TENSORS = 3.0  # read both addends, write the sum
 _ROTARY_TENSORS = 2.0  # read and write Q and K in place
-_SCAN_CHUNK = 128.0  # tokens: Megatron-Core's mamba_mixer.py; Mamba-2's own default is 256, that of delta nets 64
 _SCAN_TENSORS = 4.0  # of a mixer's inner width: values read for the states, the output written, read and normalised
 _STATE_BYTES = 4.0
 _STATE_PASSES = 4.0  # states of chunks are written, read and written when they are passed on, read for the output
@@ -51,10 +50,10 @@ def _mixer_s(f: Facts, x: Axes) -> tuple[Num, Num]:
     model, t = f.model, shapes.tokens(f, x)
     linear = gemm_s(f, t, model.mixer_input / x.tp, model.hidden) + gemm_s(f, t, model.hidden, model.mixer_inner / x.tp)
     moved = model.mixer_input + 2.0 * model.mixer_mixed + _SCAN_TENSORS * model.mixer_inner
-    states = _STATE_PASSES * _STATE_BYTES * model.mixer_state / _SCAN_CHUNK
+    states = _STATE_PASSES * _STATE_BYTES * model.mixer_state / f.cal.scan_chunk_tokens
     passes = memory_bound_s(f, t / x.tp * (moved * f.work.activation_bytes + states))
     # Into the state and out of it; and inside a chunk, where half is masked.
-    flops = t / x.tp * (4.0 * model.mixer_state + _SCAN_CHUNK * model.mixer_inner)
+    flops = t / x.tp * (4.0 * model.mixer_state + f.cal.scan_chunk_tokens * model.mixer_inner)
     products = flops / (f.hardware.attention_peak_flops * f.cal.scan_efficiency) * f.cal.compute_multiplier
     return linear, passes + products
 

@@ -24,6 +24,9 @@ from tests import scenarios
 Row = dict[str, int]
 
 # Small, so that a framework builds them in no time, with sizes that few degrees divide.
+# The other one is for models with multi-token prediction, which the dense one here has none of.
+LAYOUTS = (Layout.EVEN, Layout.LOSS_COUNTS, Layout.EMBEDDING_AND_LOSS_COUNT)
+
 DENSE = ModelSpec(
     name="small",
     num_layers=6,

@@ -26,7 +26,6 @@ from costmodel.rules import broken, rules_for
 from costmodel.scenario import Scenario
 from costmodel.spec.model import ModelSpec
 from costmodel.spec.plan import SCHEDULES
-from costmodel.stages import Layout
 from tests.differential import plans
 
 ROOT = Path(__file__).parents[2]
@@ -278,7 +277,7 @@ def test_which_splits_megatron_s_flags_give(tmp_path: Path) -> None:
     for question, splits in zip(questions, answers, strict=True):
         model = plans.DENSE.model_copy(update={"num_layers": question["num_layers"]})
         scenario = plans.scenario_of(model, "megatron-core", 16, 48, 240).model_copy(update={"framework": framework})
-        for layout in Layout:
+        for layout in plans.LAYOUTS:
             schedule = SCHEDULES.index("interleaved_1f1b" if question["vpp"] > 1 else "1f1b")
             row = {"pp": question["pp"], "vpp": question["vpp"], "layout": int(layout), "schedule": schedule}
             chunks = plans.chunks_of(scenario, row)

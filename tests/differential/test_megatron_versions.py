@@ -19,7 +19,6 @@ from costmodel.catalog.framework_catalog import load_framework
 from costmodel.rules import broken, rules_for
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import SCHEDULES
-from costmodel.stages import Layout
 from tests.differential import plans
 from tests.differential.test_frameworks import QUESTIONS, UNCHECKED, UNSAYABLE, ask
 
@@ -103,7 +102,7 @@ def test_which_splits_the_flags_of_a_version_give(release: str, tmp_path: Path) 
         model = plans.DENSE.model_copy(update={"num_layers": question["num_layers"]})
         scenario = plans.scenario_of(model, "megatron-core", 16, 48, 240, version=framework.version)
         rule = next(rule for rule in rules_for(framework) if rule.name == "layers_expressible")
-        for layout in Layout:
+        for layout in plans.LAYOUTS:
             schedule = SCHEDULES.index("interleaved_1f1b" if question["vpp"] > 1 else "1f1b")
             row = {"pp": question["pp"], "vpp": question["vpp"], "layout": int(layout), "schedule": schedule}
             chunks = plans.chunks_of(scenario, row)

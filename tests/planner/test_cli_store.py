@@ -200,11 +200,11 @@ def test_a_server_may_be_at_the_same_question(suggest: Ask, database: str) -> No
 @pytest.fixture
 def other_calibration(tmp_path: Path) -> Path:
     """A catalog of the user's own, whose default calibration is another one by a hair."""
-    name = f"{DEFAULT_CALIBRATION}.yaml"
+    name = f"{DEFAULT_CALIBRATION}.json"
     text = (resources.files("costmodel.catalog") / "calibrations" / name).read_text(encoding="utf-8")
     folder = tmp_path / "catalog" / "calibrations"
     folder.mkdir(parents=True)
-    changed = text.replace(f"name: {DEFAULT_CALIBRATION}", f"name: {DEFAULT_CALIBRATION}-ours")
+    changed = text.replace(f'"name": "{DEFAULT_CALIBRATION}"', f'"name": "{DEFAULT_CALIBRATION}-ours"')
     assert changed != text
     (folder / name).write_text(changed, encoding="utf-8")
     return folder.parent

@@ -132,7 +132,10 @@ def test_plans_are_compared(client: PlannerClient, answer: Answer) -> None:
 
 def test_plans_of_ones_own_are_priced_and_measured(client: PlannerClient, answer: Answer) -> None:
     known = {"model": SMALL["model"], "cluster": SMALL["cluster"]}
-    best = answer.plans[0]
+    # Of the plans that leave the device some room: nearer to its limit than a twentieth is at risk.
+    best = next(
+        plan for plan in answer.plans if plan.prediction.memory.peak_bytes < 0.9 * plan.prediction.memory.usable_bytes
+    )
     wrong: dict[str, Any] = {"model": "no-such-model", "cluster": SMALL["cluster"]}
     results = client.predict([PlanQuestion(**known, plan=best.plan.document()), PlanQuestion(**wrong, plan={"tp": 1})])
     assert results[0].status == "fits"

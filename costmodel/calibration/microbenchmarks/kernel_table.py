@@ -15,6 +15,8 @@ from costmodel.catalog.folders import expanded
 from costmodel.errors import InvalidInput
 from costmodel.runs.delimited import SEPARATORS, Record, records
 
+TERA = 1e12
+
 _GEMM = ("m", "n", "k", "tflops")
 _ATTENTION = ("pass", "batch", "seqlen", "heads", "head_dim_qk", "causal", "time_ms")
 _PASSES = {"fwd": "forward", "forward": "forward", "bwd": "backward", "backward": "backward"}
@@ -156,7 +158,7 @@ class _Row:
             m=self._above_zero("m"),
             n=self._above_zero("n"),
             k=self._above_zero("k"),
-            flops_per_s=self._above_zero("tflops") * 1e12,
+            flops_per_s=self._above_zero("tflops") * TERA,
         )
 
     def attention(self) -> AttentionRow | str:
@@ -182,5 +184,5 @@ class _Row:
             qk_head_dim=qk,
             v_head_dim=self._above_zero("head_dim_v") if cells.get("head_dim_v") else qk,
             seconds=self._above_zero("time_ms") * 1e-3,
-            flops_per_s=self._above_zero("tflops") * 1e12 if cells.get("tflops") else None,
+            flops_per_s=self._above_zero("tflops") * TERA if cells.get("tflops") else None,
         )

@@ -12,7 +12,7 @@ from costmodel.arrays import Num, num
 from costmodel.calibration.calibration import Calibration
 from costmodel.calibration.microbenchmarks.devices import Devices
 from costmodel.calibration.microbenchmarks.evidence import Evidence, Place, facts_of
-from costmodel.calibration.microbenchmarks.kernel_table import AttentionRow, GemmRow, read_kernel_table
+from costmodel.calibration.microbenchmarks.kernel_table import TERA, AttentionRow, GemmRow, read_kernel_table
 from costmodel.calibration.microbenchmarks.settings import microbenchmark_settings
 from costmodel.calibration.parameters import Parameters
 from costmodel.catalog.framework_catalog import load_precision
@@ -25,10 +25,7 @@ from costmodel.scenario import lacking_format
 
 _OF_GEMMS = ("gemm_efficiency", "gemm_k_half", "gemm_mn_half", "gemm_launch_s")
 _OF_ATTENTION = ("attention_efficiency", "gemm_launch_s")
-# FLOPs that a file counts, over those under the mask: with or without the masked half.
-_TERA = 1e12
-_ABOVE_PEAK = 1.1  # peaks are at a clock that a card may exceed
-_COUNTS, _SAME_COUNT = (1.0, 2.0), 0.15
+_COUNTS = (1.0, 2.0)  # FLOPs that a file counts, over those under the mask: with or without the masked half
 
 
 def kernel_evidence(
@@ -71,8 +68,8 @@ def _place(row: GemmRow | AttentionRow, devices: Devices, field: str) -> Place:
         raise InvalidInput(field, row.where, f"{accelerator.name} has no {name}: it has {accelerator.formats}")
     format_ = recipe.attention_compute if isinstance(row, AttentionRow) else recipe.compute
     peak, rate = accelerator.peak(format_), _flops_per_s(row)
-    if rate > _ABOVE_PEAK * peak:
-        expected = f"{rate / _TERA:.4g} TFLOP/s can't be: {accelerator.name} has {peak / _TERA:.4g} in {format_}"
+    if rate > microbenchmark_settings().kernels.above_peak * peak:
+        expected = f"{rate / TERA:.4g} TFLOP/s can't be: {accelerator.name} has {peak / TERA:.4g} in {format_}"
         raise InvalidInput(field, row.where, expected)
     return Place(cluster=typical_cluster(accelerator), precision=recipe)
 
@@ -95,7 +92,8 @@ def _priced(row: AttentionRow) -> bool:
     if row.flops_per_s is None:
         return True
     counted = row.flops_per_s * row.seconds / _masked_flops(row)
-    return any(isclose(counted, count, rel_tol=_SAME_COUNT) for count in _COUNTS)
+    alike = microbenchmark_settings().kernels.same_count
+    return any(isclose(counted, count, rel_tol=alike) for count in _COUNTS)
 
 
 def _gemms(rows: Sequence[tuple[GemmRow, Place]], calibration: Calibration) -> Evidence:

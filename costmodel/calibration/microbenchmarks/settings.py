@@ -31,10 +31,23 @@ class Scales(Frozen):
     small_message_bytes: PositiveInt
 
 
+class Kernels(Frozen):
+    """What rows of kernels can be.
+
+    Attributes:
+        above_peak: times the peak, at most: peaks are at a clock that a card may exceed.
+        same_count: how far FLOPs of attention may lie from a count of them, relative, and be that count.
+    """
+
+    above_peak: PositiveFloat
+    same_count: PositiveFloat
+
+
 class MicrobenchmarkSettings(Frozen):
     """As ``microbenchmarks.yaml`` has it."""
 
     scales: Scales
+    kernels: Kernels
     parameters: tuple[OwnValue, ...]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from costmodel.fidelity.baselines import Device, constant_mfu, one_line
-from costmodel.fidelity.devices import class_of, device_of
+from costmodel.fidelity.devices import device_of
 from costmodel.fidelity.rough_memory import active_params, first_stage_bytes, total_params
 from costmodel.runs.columns import Run
 from costmodel.runs.prediction import RunPrediction
@@ -185,8 +185,3 @@ def test_what_is_missing_is_said(columns: dict[str, Any], device: Device, said: 
 def test_peaks_by_how_people_spell_devices(accelerator: str, precision: str, peak: float | None) -> None:
     found = device_of(Run(id="r", accelerator=accelerator, precision=precision)).peak_flops_per_s
     assert found == (None if peak is None else pytest.approx(peak))
-
-
-def test_a_class_is_framework_family_precision() -> None:
-    run = Run(id="r", framework="MaxText (JAX)", accelerator="TPU v5e", precision="")
-    assert class_of(run) == ("maxtext", "tpu", "bf16")
