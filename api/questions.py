@@ -48,6 +48,11 @@ def search_request(body: SearchBody, settings: Settings) -> SearchRequest:
             max_seconds=body.max_seconds,
             seed=body.seed,
             explain=body.explain,
+            min_devices=body.min_devices,
+            max_step_time_s=body.max_step_time_s,
+            batch_tolerance=body.batch_tolerance,
+            pareto=body.pareto,
+            shortlist=body.shortlist,
         )
     )
     # What the search would refuse at its start is said now, not in a search that failed.

@@ -19,6 +19,12 @@ class Question:
         model: the model itself, or text as a command line has it: a catalog name or the path of a file.
         cluster: the same.
         allow: what plans may use beside what frameworks do by default: ``offload``.
+        devices: how many there are.
+        min_devices: fewest that a plan may use, in place of ``min_used``; None to go by that.
+        max_step_time_s: what a step may take at most; None for any time.
+        batch_tolerance: share by which the global batch of a plan may differ.
+        pareto: whether the plans that no other beats in time, devices and free memory at once are wanted too.
+        shortlist: the probability with which the fastest plan is to be in a short list for trials; None for no list.
         gradient_dtype: what gradients are accumulated and reduced in; None for what the framework usually does.
     """
 
@@ -43,3 +49,8 @@ class Question:
     max_seconds: float = 60.0
     seed: int = 0
     explain: bool = False
+    min_devices: int | None = None
+    max_step_time_s: float | None = None
+    batch_tolerance: float = 0.0
+    pareto: bool = False
+    shortlist: float | None = None

@@ -39,6 +39,11 @@ def request_of(question: Question) -> SearchRequest:
         explain=question.explain,
         price_per_device_hour=question.price_per_device_hour,
         also=allowed_options(scenario.framework, question.allow),
+        min_devices=question.min_devices,
+        max_step_time_s=question.max_step_time_s,
+        batch_tolerance=question.batch_tolerance,
+        pareto=question.pareto,
+        shortlist=question.shortlist,
     )
 
 

@@ -116,7 +116,7 @@ class SearchBody(ScenarioFields):
     devices: Count
     """Devices that there are; at most 10,000,000."""
     global_batch_size: Count
-    """Sequences per step, over all devices; at most 100,000,000. Never changed by the search."""
+    """Sequences per step, over all devices; at most 100,000,000. Changed only as far as `batch_tolerance` says."""
     seq_len: Count
     """Tokens per sequence; at most 100,000,000."""
     objective: Literal["step_time", "cost", "fewest_devices"] = "step_time"
@@ -139,6 +139,16 @@ class SearchBody(ScenarioFields):
     """The same seed searches in the same order; it can't change a proven answer."""
     explain: Annotated[bool, Field(strict=True)] = Question.explain
     """Whether the answer holds the steps by which people choose a plan, and where the best plan differs from theirs."""
+    min_devices: Count | None = None
+    """Fewest devices that a plan may use, in place of `min_used`: `--devices 8..4096` is this and `devices`."""
+    max_step_time_s: Annotated[Number, Field(gt=0, le=1e12)] | None = None
+    """What a step may take at most: with `fewest_devices` the fewest that meet a deadline."""
+    batch_tolerance: Annotated[Number, Field(ge=0, lt=1)] = Question.batch_tolerance
+    """Share by which plans may change the global batch; the objective is then one per sequence."""
+    pareto: Annotated[bool, Field(strict=True)] = Question.pareto
+    """Whether the plans that no other beats in step time, devices and free memory are wanted too."""
+    shortlist: Annotated[Number, Field(gt=0, lt=1)] | None = None
+    """The probability with which the fastest plan is to be in a short list for trials; none when left out."""
 
 
 class PredictionItem(ScenarioFields):

@@ -1,19 +1,24 @@
-"""``planner suggest`` without a server: from the store when the question was answered before, else searched and stored.
+"""``planner suggest`` and ``planner sweep`` without a server: from the store, else searched and stored.
 
 A store that fails costs one warning, never the answer. Nothing here imports the store before it is needed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from costmodel.errors import PlannerError
+from costmodel.errors import InvalidInput, PlannerError
 from planner.cli.exits import tell
 from planner.cli.remarks import moment_in_words
 from planner.question import Question
 from planner.resolving import request_of
 from planner.search.request import SearchRequest
+
+if TYPE_CHECKING:
+    from db.store import Store
 
 Json = dict[str, Any]
 
@@ -28,40 +33,69 @@ def answer_here(question: Question, *, store: bool) -> Json:
         InvalidInput: a field is unusable.
     """
     request = request_of(question)
-    return _through_the_store(request) if store else _searched(request)
+    opened = _opened() if store else None
+    if opened is None:
+        return _searched(request)
+    with opened:
+        answer, found = _through(opened, request)
+    if found:
+        when = moment_in_words(answer["finished_at"])
+        tell(f"planner: answered from the store: searched on {when}, id {answer['id']}")
+    return answer
 
 
-def _through_the_store(request: SearchRequest) -> Json:
+def answers_here(questions: Iterable[Question], *, store: bool) -> Iterator[Json | InvalidInput]:
+    """The answers one after the other, each stored when it is there; for one that can't be asked, what is wrong."""
+    opened = _opened() if store else None
+    try:
+        for question in questions:
+            try:
+                request = request_of(question)
+                answer = _searched(request) if opened is None else _through(opened, request)[0]
+            except InvalidInput as error:
+                yield error
+            else:
+                yield answer
+    finally:
+        if opened is not None:
+            with suppress(PlannerError):
+                opened.close()
+
+
+def _opened() -> Store | None:
+    """The store; None, and a warning, where it fails."""
     from db.store import Store
+
+    try:
+        return Store.open()
+    except PlannerError as error:
+        _warn(error)
+        return None
+
+
+def _through(opened: Store, request: SearchRequest) -> tuple[Json, bool]:
+    """The answer, from the store or stored from now on, and whether it was there."""
     from planner.service import remember, remembered
 
     try:
-        opened = Store.open()
+        found = remembered(opened, request)
     except PlannerError as error:
         _warn(error)
-        return _searched(request)
-    with opened:
-        try:
-            found = remembered(opened, request)
-        except PlannerError as error:
-            _warn(error)
-            return _searched(request)
-        if found is not None:
-            when = moment_in_words(found["finished_at"])
-            tell(f"planner: answered from the store: searched on {when}, id {found['id']}")
-            return found
-        answer = _searched(request)
-        try:
-            return remember(opened, request, answer, now=datetime.now(UTC))
-        except PlannerError as error:
-            _warn(error)
-            return answer
+        return _searched(request), False
+    if found is not None:
+        return found, True
+    answer = _searched(request)
+    try:
+        return remember(opened, request, answer, now=datetime.now(UTC)), False
+    except PlannerError as error:
+        _warn(error)
+        return answer, False
 
 
 def _searched(request: SearchRequest) -> Json:
-    from planner.explain.explanation import answered
+    from planner.answering.whole_answer import whole_answer
 
-    return answered(request)
+    return whole_answer(request)
 
 
 def _warn(error: PlannerError) -> None:

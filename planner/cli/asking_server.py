@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +12,7 @@ from costmodel.catalog import folders
 from costmodel.catalog.cluster_catalog import load_cluster
 from costmodel.catalog.documents import SUFFIXES
 from costmodel.catalog.model_catalog import load_model
-from costmodel.errors import PlannerError, UnknownName
+from costmodel.errors import InvalidInput, PlannerError, UnknownName
 from costmodel.spec.cluster import ClusterSpec
 from costmodel.spec.model import ModelSpec
 from planner.cli.exits import tell
@@ -60,6 +60,17 @@ def answer_there(question: Question, url: str) -> dict[str, Any]:
                 f"interrupted; search {search.id} goes on at {client.url}, which stores its answer: the same command "
                 "finds it later"
             ) from None
+
+
+def answers_there(questions: Sequence[Question], url: str) -> Iterator[dict[str, Any] | InvalidInput]:
+    """The answers of the server at ``url`` in the order of the questions; what is wrong, for one that it refuses.
+
+    Raises:
+        ClientError: the server can't be reached, or failed.
+    """
+    with _client(url) as client:
+        for answer in client.suggest_all([_to_be_sent(question) for question in questions]):
+            yield answer if isinstance(answer, InvalidInput) else answer.document()
 
 
 def _client(url: str) -> PlannerClient:
@@ -111,6 +122,11 @@ def _to_be_sent(question: Question) -> SearchQuestion:
         max_seconds=question.max_seconds,
         seed=question.seed,
         explain=question.explain or None,
+        min_devices=question.min_devices,
+        max_step_time_s=question.max_step_time_s,
+        batch_tolerance=question.batch_tolerance or None,
+        pareto=question.pareto or None,
+        shortlist=question.shortlist,
     )
 
 

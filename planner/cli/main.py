@@ -20,6 +20,7 @@ from planner.cli.predict import predict
 from planner.cli.serve import serve
 from planner.cli.settings import config_path, read_config
 from planner.cli.suggest import suggest
+from planner.cli.sweep import sweep
 from planner.cli.validate import validate
 from planner.cli.worker import worker
 from planner.distribution import check_distribution
@@ -35,6 +36,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("suggest")(suggest)
+app.command("sweep")(sweep)
 app.command("check")(check)
 app.command("predict")(predict)
 app.command("validate")(validate)

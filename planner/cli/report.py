@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from costmodel.stages import shortened
+from planner.cli.beside import beside
 from planner.cli.exits import tell
 from planner.wording import sharding
 
@@ -103,7 +104,9 @@ def _shown_only_if(answer: dict[str, Any]) -> dict[str, bool]:
     plans = [entry["plan"] for entry in answer["plans"]]
     experts = any(plan["ep"] > 1 for plan in plans)
     options = any(_options(entry) for entry in answer["plans"])
-    return {"cp": any(plan["cp"] > 1 for plan in plans), "ep": experts, "etp": experts, _OPTIONS: options}
+    batches = any(plan["global_batch_size"] != answer["scenario"]["global_batch_size"] for plan in plans)
+    cp = any(plan["cp"] > 1 for plan in plans)
+    return {"batch": batches, "cp": cp, "ep": experts, "etp": experts, _OPTIONS: options}
 
 
 def _table(answer: dict[str, Any], dropped: set[str]) -> Table:
@@ -132,6 +135,7 @@ def _cells(entry: dict[str, Any]) -> dict[str, str]:
         "step s": f"{step:.3f}",
         "tok/s/dev": f"{prediction['tokens_per_s_per_device']:.0f}",
         "MFU": f"{prediction['mfu']:.1%}",
+        "batch": str(plan["global_batch_size"]),
         "tp": str(plan["tp"]),
         "cp": str(plan["cp"]) + ("" if plan["cp"] == 1 else f" {_CP_SHORT[plan['cp_comm_type']]}"),
         "pp": str(plan["pp"]),
@@ -172,6 +176,7 @@ def _footnotes(answer: dict[str, Any]) -> str:
             f"MFU: 6 N and the causal half of attention against the dense {used['peak']} peak. Best plan: {rate}, "
             f"{used['tokens_per_s']:,.0f} tokens/s in all, HFU {used['hfu']:.1%}.",
         )
+    lines += beside(answer)
     if scenario["not_calibrated"]:
         names = ", ".join(scenario["not_calibrated"])
         lines.append(f"Not calibrated for {scenario['accelerator']}, general values for: {names}.")

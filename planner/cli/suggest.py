@@ -9,65 +9,68 @@ from typing import Annotated, Any
 import typer
 
 from costmodel.errors import InvalidInput
+from planner.cli import flags
+from planner.cli.at_hand import devices_at_hand
 from planner.cli.exits import exit_of, tell
 from planner.cli.remarks import earlier_in_words
 from planner.question import Question
 
-_LATER = "this version does not have it yet; leave it out"
-
 
 def suggest(
-    model: Annotated[str, typer.Option(help="Catalog name, or a Hugging Face config.json.")],
-    cluster: Annotated[str, typer.Option(help="Catalog name, or a YAML file.")],
-    devices: Annotated[int, typer.Option(help="Accelerators at hand.")],
+    model: flags.Model,
+    cluster: flags.Cluster,
     global_batch_size: Annotated[int, typer.Option(help="Sequences per optimizer step.")],
     seq_len: Annotated[int, typer.Option(help="Tokens per sequence.")],
-    precision: Annotated[str, typer.Option(help="Precision recipe: bf16, fp8, mxfp8, fp32, ...")] = Question.precision,
-    optimizer: Annotated[
-        str, typer.Option(help="Optimizer recipe: adamw, adamw-8bit, muon, sgd, ...")
-    ] = Question.optimizer,
-    gradient_dtype: Annotated[
-        str | None, typer.Option(help="What gradients are kept and reduced in: fp32 or bf16; the framework's own.")
+    devices: Annotated[
+        str | None, typer.Option(help="Accelerators at hand; 8..4096 for plans of at least 8, at most 4096.")
     ] = None,
-    framework: Annotated[str, typer.Option(help="Training framework whose rules apply.")] = Question.framework,
-    framework_version: Annotated[str | None, typer.Option(help="Its version; the current one by default.")] = None,
-    objective: Annotated[str, typer.Option(help="step_time, cost or fewest_devices.")] = Question.objective,
-    price_per_device_hour: Annotated[float | None, typer.Option(help="For the cost objective.")] = None,
-    pin: Annotated[list[str] | None, typer.Option(help="Fix an axis: tp=8, pp=4,8,16, dp=4.., recompute=full.")] = None,
-    forbid: Annotated[list[str] | None, typer.Option(help="Rule values out, as in recompute=full.")] = None,
-    allow: Annotated[list[str] | None, typer.Option(help="Let plans use more: offload.")] = None,
-    min_free_gib: Annotated[float | None, typer.Option(help="Memory to keep free on every device.")] = None,
-    min_used: Annotated[float, typer.Option(help="Share of the devices that a plan must use.")] = Question.min_used,
+    nodes: Annotated[str | None, typer.Option(help="Nodes at hand instead: 61, or which ones, as 0-3,7,9-60.")] = None,
+    precision: flags.Precision = Question.precision,
+    optimizer: flags.Optimizer = Question.optimizer,
+    gradient_dtype: flags.GradientDtype = None,
+    framework: flags.Framework = Question.framework,
+    framework_version: flags.FrameworkVersion = None,
+    objective: flags.Objective = Question.objective,
+    price_per_device_hour: flags.Price = None,
+    pin: flags.Pin = None,
+    forbid: flags.Forbid = None,
+    allow: flags.Allow = None,
+    min_free_gib: flags.MinFreeGib = None,
+    min_used: flags.MinUsed = Question.min_used,
+    max_step_time: flags.MaxStepTime = None,
+    batch_tolerance: flags.BatchTolerance = Question.batch_tolerance,
     top: Annotated[int, typer.Option(help="How many different plans.")] = Question.top,
     max_seconds: Annotated[
         float, typer.Option(help="Deadline; the best plans found by then are printed.")
     ] = Question.max_seconds,
-    seed: Annotated[int, typer.Option(help="Seed of the solver.")] = Question.seed,
+    seed: flags.Seed = Question.seed,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Walk the six steps of choosing by hand, and say where the best plan differs."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON on stdout.")] = False,
-    config: Annotated[str | None, typer.Option(help="TOML file with defaults for these options.")] = None,
-    no_store: Annotated[
-        bool, typer.Option("--no-store", help="Search anew, and store nothing; needs no database.")
+    pareto: Annotated[
+        bool, typer.Option("--pareto", help="Also the plans that no other beats in time, devices and free memory.")
     ] = False,
-    server: Annotated[
-        str | None, typer.Option(help="URL of a planner that is to search; its API key is read from PLANNER_API_KEY.")
+    shortlist: Annotated[
+        float | None,
+        typer.Option(help="Also few plans for trials that hold the fastest with this probability, as 0.9."),
     ] = None,
-    batch_tolerance: Annotated[float, typer.Option(hidden=True)] = 0.0,
+    as_json: flags.AsJson = False,
+    config: flags.Config = None,
+    no_store: flags.NoStore = False,
+    server: flags.Server = None,
 ) -> None:
     """Print ranked plans, best first, or the reason why there is none.
 
     A question that was answered before is answered from the store, which stderr says. Exit codes: 0 answered, 2 bad
     input, 3 nothing fits, 4 cut by --max-seconds, 5 failed.
     """
-    if batch_tolerance:
-        raise InvalidInput("batch-tolerance", batch_tolerance, _LATER)
+    at_hand = devices_at_hand(devices, nodes, cluster)
     question = Question(
         model=model,
-        cluster=cluster,
-        devices=devices,
+        cluster=at_hand.cluster,
+        devices=at_hand.devices,
+        min_devices=at_hand.min_devices,
         global_batch_size=global_batch_size,
         seq_len=seq_len,
         precision=precision,
@@ -86,6 +89,10 @@ def suggest(
         max_seconds=max_seconds,
         seed=seed,
         explain=explain,
+        max_step_time_s=max_step_time,
+        batch_tolerance=batch_tolerance,
+        pareto=pareto,
+        shortlist=shortlist,
     )
     answer = _answer(question, server, store=not no_store)
     earlier = earlier_in_words(answer)
@@ -100,6 +107,10 @@ def suggest(
         from planner.cli.report import print_answer
 
         print_answer(answer)
+        if answer.get("pareto") or answer.get("shortlist"):
+            from planner.cli.lists_report import print_lists
+
+            print_lists(answer)
         if answer.get("explanation"):  # none where nothing could be priced
             from planner.cli.explanation_report import print_explanation
 

@@ -165,6 +165,11 @@ class AskedQuestion(Told):
     max_seconds: float
     seed: int
     explain: bool = False
+    min_devices: int | None = None
+    max_step_time_s: float | None = None
+    batch_tolerance: float = 0.0
+    pareto: bool = False
+    shortlist: float | None = None
 
 
 class Conflict(Told):
@@ -270,6 +275,47 @@ class Explanation(Told):
     difference: dict[str, Any] | None
 
 
+class FrontPlan(Told):
+    """A plan that no other beats in step time, devices and free memory at once."""
+
+    step_time_s: float
+    devices_used: int
+    free_bytes: int
+    cost_per_step: float | None
+    id: str
+    plan: PlanFields
+    options: tuple[str, ...] = ()
+    prediction: Prediction
+
+
+class TrialPlan(Told):
+    """A plan to try.
+
+    Attributes:
+        probability: that one of the fastest has been tried by then.
+        loss: mean share by which the best that was tried by then is slower than the fastest.
+    """
+
+    probability: float
+    loss: float
+    rank: int
+    id: str
+    plan: PlanFields
+    options: tuple[str, ...] = ()
+    prediction: Prediction
+
+
+class Shortlist(Told):
+    """Few plans for real trials, in the order in which to try them; see the API's documentation."""
+
+    asked: float
+    probability: float
+    indistinct: float
+    considered: int
+    up_to: float
+    plans: tuple[TrialPlan, ...]
+
+
 class Answer(Search):
     """Ranked plans, or why there are none. ``best`` and ``bound`` are in the objective's unit.
 
@@ -290,6 +336,12 @@ class Answer(Search):
     warnings: tuple[str, ...]
     search: SearchFacts
     explanation: Explanation | None = None
+    price_per_device_hour: float | None = None
+    cost_per_1e9_tokens: float | None = None
+    pareto: tuple[FrontPlan, ...] = ()
+    pareto_proven: bool = True
+    shortlist: Shortlist | None = None
+    batches: dict[str, Any] | None = None
     earlier: tuple[EarlierAnswer, ...] = ()
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import deque
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from math import ceil, inf
 from typing import Self
 
+from costmodel.errors import InvalidInput
 from planner.client.addresses import checked_key, is_loopback, server_address
 from planner.client.answers import (
     Answer,
@@ -32,6 +34,7 @@ from planner.client.catalog import (
     ListedModel,
     ModelDetails,
 )
+from planner.client.errors import BadRequest
 from planner.client.following import events_of
 from planner.client.questions import PlanFilter, PlanQuestion, RunReport, SearchQuestion, body_of, query_of
 from planner.client.retrying import told_of
@@ -42,6 +45,7 @@ _LEAST_PAUSE_S = 0.1
 # Longer waits in one request are cut by proxies on the way; whoever waits longer asks again.
 _LONGEST_WAIT_S = 30.0
 _MOST_ITEMS = 100
+_ASKED_AHEAD = 8
 
 
 class UnencryptedKey(UserWarning):
@@ -107,6 +111,27 @@ class PlannerClient:
         if not search.is_over:
             search = self.wait(search.id, max(0.0, until - time.monotonic()))
         return answer_in(search)
+
+    def suggest_all(self, questions: Sequence[SearchQuestion]) -> Iterator[Answer | InvalidInput]:
+        """The answers to many questions in their order, each as soon as it is there; a sweep, say.
+
+        A few of them are asked ahead, so that a server with several workers has work for all. For a question that can't
+        be asked, what is wrong with it.
+
+        Raises:
+            SearchFailed, SearchCancelled: one ended without an answer.
+        """
+        ahead: deque[Search | InvalidInput] = deque()
+        for place in range(len(questions)):
+            while place + len(ahead) < min(place + _ASKED_AHEAD, len(questions)):
+                try:
+                    ahead.append(self.create_search(questions[place + len(ahead)]))
+                except BadRequest as error:
+                    ahead.append(error)
+            search = ahead.popleft()
+            if not isinstance(search, InvalidInput) and not search.is_over:
+                search = self.wait(search.id)
+            yield search if isinstance(search, InvalidInput) else answer_in(search)
 
     def create_search(self, question: SearchQuestion, wait_s: float = 0.0) -> Search:
         """Ask, and wait no longer than ``wait_s``: an Answer if there is one by then, else the search as it stands."""

@@ -45,6 +45,11 @@ class SearchQuestion(ScenarioQuestion):
         top: how many different plans.
         max_seconds: deadline of the search; the best plans found by then are the answer.
         explain: whether the answer is to hold the decision procedure and where its plan differs from the best.
+        min_devices: fewest devices that a plan may use, in place of ``min_used``.
+        max_step_time_s: seconds that a step may take at most.
+        batch_tolerance: share by which plans may change the global batch.
+        pareto: whether the plans that no other beats in time, devices and free memory are wanted too.
+        shortlist: the probability with which the fastest plan is to be in a short list for trials.
     """
 
     devices: int
@@ -60,6 +65,11 @@ class SearchQuestion(ScenarioQuestion):
     max_seconds: float | None = None
     seed: int | None = None
     explain: bool | None = None
+    min_devices: int | None = None
+    max_step_time_s: float | None = None
+    batch_tolerance: float | None = None
+    pareto: bool | None = None
+    shortlist: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from planner.explain.explanation import answered
+from planner.answering.whole_answer import whole_answer
 from planner.search.request import SearchRequest
 from planner.search.solve import Progress
 
@@ -24,4 +24,4 @@ class SearchJob:
     request: SearchRequest
 
     def __call__(self, progress: Progress, stopped: threading.Event, /) -> dict[str, Any]:
-        return answered(self.request, progress, stopped)
+        return whole_answer(self.request, progress, stopped)

@@ -39,7 +39,8 @@ class Found:
         self.considered += len(table)
         priced = predict(self.facts, table, stage_table(self.request.scenario, table))
         objective = self.objective.of_plans(priced.step_time_s, table)
-        fits = np.flatnonzero(priced.device_bytes(self.facts) <= self.usable)
+        # Beyond the longest step that may be, the objective is infinite.
+        fits = np.flatnonzero((priced.device_bytes(self.facts) <= self.usable) & np.isfinite(objective))
         ties = (priced.peak_bytes, table["recompute"], table.devices_used, comparable(objective))
         axes = (table[axis][fits] for axis in reversed(AXES))
         fits = fits[np.lexsort((*axes, *(column[fits] for column in ties)))]

@@ -16,16 +16,19 @@ _SECONDS_PER_HOUR = 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """A monotone function of step time and devices used; infinite for an infinite step time.
+    """A monotone function of step time and devices used; infinite for a step time beyond ``max_step_time_s``.
 
     ``fewest_devices`` is lexicographic: devices first, then step time, folded into the fraction ``t / (1 + t)``.
     """
 
     kind: ObjectiveKind
     price: float
+    max_step_time_s: float = np.inf
 
     def value(self, step_time_s: Num, devices_used: Num) -> Num:
         """The number to minimise."""
+        if np.isfinite(self.max_step_time_s):
+            step_time_s = np.where(step_time_s <= self.max_step_time_s, step_time_s, np.inf)
         if self.kind == "cost":
             return self.price * devices_used * step_time_s / _SECONDS_PER_HOUR
         if self.kind == "fewest_devices":
@@ -48,7 +51,9 @@ class Objective:
 
     def step_time_limits(self, limit: float, rows: Mapping[str, Ints]) -> Num:
         """For each row the step time at which the objective reaches ``limit``; negative where it lies above at any."""
-        used = num(mesh_size(rows))
+        return np.minimum(self._limits(limit, num(mesh_size(rows))), self.max_step_time_s)
+
+    def _limits(self, limit: float, used: Num) -> Num:
         if not np.isfinite(limit):
             return np.full(used.shape, np.inf)
         if self.kind == "cost":
@@ -62,4 +67,5 @@ class Objective:
 
 def objective_of(request: SearchRequest) -> Objective:
     """The request's objective."""
-    return Objective(kind=request.objective, price=request.price or 0.0)
+    longest = np.inf if request.max_step_time_s is None else request.max_step_time_s
+    return Objective(kind=request.objective, price=request.price or 0.0, max_step_time_s=longest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
-from math import ceil
+from math import ceil, inf
 from typing import Literal
 
 from costmodel.errors import InvalidInput, Missing
@@ -25,11 +25,17 @@ class SearchRequest:
 
     Attributes:
         min_used: share of the devices that a plan must use, in (0, 1].
+        min_devices: fewest devices that a plan may use, in place of that share; None to go by the share.
+        max_step_time_s: what a step may take at most; None for any time. With a batch tolerance it is the time of a
+            step of the batch asked for, so that a larger batch may take longer by as much as it is larger.
+        batch_tolerance: share by which a plan's global batch may differ from the workload's, in [0, 1).
         top: how many different plans to return.
         max_seconds: deadline; what was found by then is returned.
         price_per_device_hour: needed by the cost objective; None takes the cluster's own.
         explain: whether the answer is to hold the primer's decision procedure too.
         also: (option, code) pairs that are tried beside the usual ones.
+        pareto: whether the answer is to hold the plans that no other beats in time, devices and free memory at once.
+        shortlist: probability with which the fastest plan is to be among few plans for trials; None for no such list.
     """
 
     scenario: Scenario
@@ -42,10 +48,25 @@ class SearchRequest:
     price_per_device_hour: float | None = None
     explain: bool = False
     also: tuple[tuple[str, int], ...] = ()
+    min_devices: int | None = None
+    max_step_time_s: float | None = None
+    batch_tolerance: float = Question.batch_tolerance
+    pareto: bool = False
+    shortlist: float | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.min_used <= 1.0:
             raise InvalidInput("min-used", self.min_used, "it is a share of the devices, above 0 and at most 1")
+        if self.min_devices is not None and not 1 <= self.min_devices <= self.scenario.devices:
+            expected = f"the fewest devices lie in 1..{self.scenario.devices}, the most"
+            raise InvalidInput("devices", f"{self.min_devices}..{self.scenario.devices}", expected)
+        if self.max_step_time_s is not None and not 0.0 < self.max_step_time_s < inf:
+            raise InvalidInput("max-step-time", self.max_step_time_s, "it is a number of seconds above 0")
+        if not 0.0 <= self.batch_tolerance < 1.0:
+            expected = "it is a share of the global batch, at least 0 and below 1"
+            raise InvalidInput("batch-tolerance", self.batch_tolerance, expected)
+        if self.shortlist is not None and not 0.0 < self.shortlist < 1.0:
+            raise InvalidInput("shortlist", self.shortlist, "it is a probability between 0 and 1, as 0.9")
         if self.top < 1 or self.top > 1000:
             raise InvalidInput("top", self.top, "ask for 1 to 1000 plans")
         if not self.max_seconds > 0:
@@ -79,6 +100,8 @@ class SearchRequest:
     @property
     def least_devices(self) -> int:
         """Fewest devices that a plan may use."""
+        if self.min_devices is not None:
+            return self.min_devices
         if self.objective == "fewest_devices":
             return 1
         # By the digits that were given: 0.55 of 100 devices are 55, though the nearest float lies a little above.

@@ -141,7 +141,8 @@ class Search:
         least, relaxed = self._relax(meshes)
         values = self.objective.of_rows(least, meshes)
         possible = np.isfinite(values)
-        outcome.bound = float(values[possible].min()) if relaxed and possible.any() else self._work_bound()
+        bound = float(values[possible].min()) if relaxed and possible.any() else self._work_bound()
+        outcome.bound = bound if np.isfinite(bound) else None
         self._tell("relaxed", bound=self._shown(outcome.bound) if possible.any() else None)
         if not possible.any():
             outcome.proven = relaxed
@@ -152,7 +153,7 @@ class Search:
                 outcome.proven = True
             elif relaxed:
                 self._prove(meshes, values, outcome)
-        self._count_memory(meshes, np.asarray(possible.any(axis=0)), outcome)
+        self._count_memory(meshes, np.asarray(np.isfinite(least).any(axis=0)), outcome)
 
     def _work_bound(self) -> float:
         """A bound that needs no mesh, for when the deadline leaves no better one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -23,6 +24,16 @@ class OtherVersion(PlannerError):
     """A search was asked of a planner whose cost model or search is not that of this process."""
 
 
+_BEYOND: Mapping[str, Any] = {
+    "min_devices": None,
+    "max_step_time_s": None,
+    "batch_tolerance": 0.0,
+    "pareto": False,
+    "shortlist": None,
+}
+"""What only newer questions ask, with what the others mean: these keep the key that they had before."""
+
+
 def problem_key(request: SearchRequest) -> str:
     """What is asked, whoever answers it: neither the calibration nor the code is part of it.
 
@@ -37,13 +48,14 @@ def problem_key(request: SearchRequest) -> str:
             "forbids": _conditions(constraints.forbids),
             "objective": request.objective,
             # Where the fewest devices are wanted, no least share of them is asked for.
-            "min_used": None if request.objective == "fewest_devices" else request.min_used,
+            "min_used": None if request.objective == "fewest_devices" or request.min_devices else request.min_used,
             "top": request.top,
             "price": request.price if request.objective == "cost" else None,
             # An answer without an explanation is none to a question that asks for one.
             **({"explain": True} if request.explain else {}),
             # Questions that allow nothing keep the key that they had before anything could be allowed.
             **({"allow": words_of(request.also)} if request.also else {}),
+            **_asked_beyond(request),
         }
     )
 
@@ -53,6 +65,7 @@ def new_search(request: SearchRequest, created_by: str | None) -> records.NewSea
     problem, calibration = problem_key(request), calibration_id(request.scenario.calibration)
     by = {"calibration": calibration, "cost_model": cost_model_version(), "search": search_version()}
     by |= {"explain": digest_of_sources("planner.explain")} if request.explain else {}
+    by |= {"answering": digest_of_sources("planner.answering")} if _asked_beyond(request) else {}
     return records.NewSearch(
         id=uuid4().hex,
         key=digest({"problem": problem, **by}),
@@ -68,6 +81,13 @@ def new_search(request: SearchRequest, created_by: str | None) -> records.NewSea
         seed=request.seed,
         created_by=created_by,
     )
+
+
+def _asked_beyond(request: SearchRequest) -> Json:
+    """What of ``_BEYOND`` is asked, and a price that is only shown."""
+    asked = {name: getattr(request, name) for name, usual in _BEYOND.items() if getattr(request, name) != usual}
+    priced = request.price_per_device_hour is not None and request.objective != "cost"
+    return asked | ({"shown_price": request.price_per_device_hour} if priced else {})
 
 
 def this_code() -> records.Code:
@@ -101,6 +121,7 @@ def stored_request(repos: Repositories, search: records.Search) -> SearchRequest
         also=allowed_options(asked_about.framework, asked.get("allow", ())),
         # Questions that were stored before explanations were told ask for none.
         explain=asked.get("explain", False),
+        **{name: asked[name] for name in _BEYOND if name in asked},
     )
 
 
@@ -119,6 +140,7 @@ def _question(request: SearchRequest) -> Json:
         "max_seconds": request.max_seconds,
         "seed": request.seed,
         "explain": request.explain,
+        **{name: getattr(request, name) for name in _BEYOND},
     }
 
 

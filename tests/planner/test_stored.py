@@ -56,12 +56,33 @@ def recalibrated(request: SearchRequest) -> SearchRequest:
         {"model": "LLAMA-3-8B"},
         {"cluster": "DGX H100"},
         {"framework_version": "core_r0.16"},
-        {"price_per_device_hour": 3.0},
     ],
     ids=str,
 )
 def test_what_does_not_change_the_answer_does_not_change_the_question(changes: dict[str, Any]) -> None:
     assert problem_key(question(**changes)) == problem_key(question())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"price_per_device_hour": 3.0},  # what tokens cost is part of the answer
+        {"min_devices": 32},
+        {"max_step_time_s": 20.0},
+        {"batch_tolerance": 0.05},
+        {"pareto": True},
+        {"shortlist": 0.9},
+    ],
+    ids=str,
+)
+def test_what_changes_the_answer_is_another_question_and_can_be_asked_again(
+    store: Store, changes: dict[str, Any]
+) -> None:
+    asked = question(**changes)
+    assert problem_key(asked) != problem_key(question())
+    asked_about = ask(store, asked, now=NOW).search
+    with store.reading() as repos:
+        assert stored_request(repos, asked_about) == asked
 
 
 def test_conditions_are_the_same_in_any_order_and_spelling() -> None:

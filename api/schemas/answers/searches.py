@@ -66,6 +66,13 @@ class Question(Answer):
     seed: int
     explain: bool | Absent = None
     """Absent in questions that were stored before there were explanations."""
+    min_devices: int | None = None
+    """Fewest devices that a plan may use; null to go by `min_used`."""
+    max_step_time_s: float | None = None
+    batch_tolerance: float | Absent = None
+    """The share by which plans may change the global batch. This and what follows: absent in older questions."""
+    pareto: bool | Absent = None
+    shortlist: float | None = None
 
 
 class Conflict(Answer):
@@ -195,6 +202,59 @@ class Explanation(Answer):
     """Null without a best plan."""
 
 
+class FrontPlan(Answer):
+    """A plan that no other beats."""
+
+    step_time_s: float
+    devices_used: int
+    free_bytes: int
+    """Usable bytes of the fullest device that it leaves free."""
+    cost_per_step: float | None
+    id: Id
+    plan: PlanFields
+    options: list[str]
+    prediction: Prediction
+
+
+class TrialPlan(Answer):
+    """A plan to try, and what the list is worth up to it."""
+
+    probability: float
+    """That one of the fastest has been tried by then."""
+    loss: float
+    """Mean share by which the best that was tried by then is slower than the fastest."""
+    rank: int
+    """By the objective; beyond `top` too."""
+    id: Id
+    plan: PlanFields
+    options: list[str]
+    prediction: Prediction
+
+
+class Shortlist(Answer):
+    """Few plans for real trials, in the order in which to try them."""
+
+    asked: float
+    probability: float
+    indistinct: float
+    """Plans that are slower than the fastest by no more than this share are as fast."""
+    considered: int
+    """Plans among which the fastest is looked for."""
+    up_to: float
+    """How slow the last of them is predicted to be, over the first."""
+    plans: list[TrialPlan]
+
+
+class Batches(Answer):
+    """Which global batches were searched."""
+
+    asked: int
+    tolerance: float
+    searched: list[int]
+    per: Literal["sequence", "step"]
+    """What `best` and `bound` are per."""
+
+
 class Search(Answer):
     """A search. ``status`` and all that follows is there once ``state`` is ``done``: the JSON of ``suggest --json``."""
 
@@ -231,6 +291,19 @@ class Search(Answer):
     search: SearchFacts | Absent = None
     explanation: Explanation | Absent = None
     """Where the question had `explain`."""
+    price_per_device_hour: float | None = None
+    """The price asked with, or the cluster's."""
+    cost_per_1e9_tokens: float | None = None
+    """What 1e9 tokens cost with the best plan, on the devices that it uses; null without a price."""
+    pareto: list[FrontPlan] | Absent = None
+    """Where the question had `pareto`: the plans that no other beats in step time, devices and free memory at once,
+    free memory in tenths of what is usable; the fastest first."""
+    pareto_proven: bool | Absent = None
+    """Whether `max_seconds` left time to look for all of them."""
+    shortlist: Shortlist | None = None
+    """Where the question had `shortlist`."""
+    batches: Batches | Absent = None
+    """Where the question had a `batch_tolerance`."""
     earlier: list[EarlierAnswer] | Absent = None
     """What was answered before under another calibration or by other code, newest first."""
 

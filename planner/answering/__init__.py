@@ -1,0 +1,1 @@
+"""The whole answer to a question, from one search or from several."""
