@@ -7,6 +7,7 @@ from typing import Any
 from api.schemas.requests import PredictionItem, ScenarioFields, SearchBody
 from api.schemas.text import LONGEST_LINE, LONGEST_NAME, PRINTABLE, is_printable
 from api.settings import Settings
+from costmodel.calibration.calibration import named_calibration
 from costmodel.catalog.cluster_catalog import named_cluster, parse_cluster
 from costmodel.catalog.model_catalog import named_model, parse_model
 from costmodel.errors import InvalidInput
@@ -83,6 +84,8 @@ def _given(body: ScenarioFields) -> dict[str, Any]:
     fields = ("precision", "optimizer", "gradient_dtype", "framework", "framework_version", "min_free_gib")
     # A plan may say itself what a search has a default for, so what was not sent is not passed on.
     sent = {name: getattr(body, name) for name in fields if name in body.model_fields_set}
+    if body.calibration is not None:
+        sent["calibration"] = named_calibration(body.calibration)
     return {"model": _model(body.model), "cluster": _cluster(body.cluster), **sent}
 
 

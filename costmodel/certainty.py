@@ -1,20 +1,37 @@
-"""How sure a prediction is: by the parameters that the plan leans on."""
+"""How sure a prediction is: by the parameters that the plan leans on, and by what runs were like."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from costmodel.calibration.calibration import Provenance
+from costmodel.calibration.ranges import DEGREES, Beyond, beyond_ranges, farthest
 from costmodel.scenario import Scenario
 
 
-def interval_of(step_time_s: float, error: float) -> tuple[float, float]:
-    """The interval of a step time whose relative error is ``error``: as far below as above, as a factor."""
-    return step_time_s / (1.0 + error), step_time_s * (1.0 + error)
+@dataclass(frozen=True, kw_only=True)
+class Certainty:
+    """How sure the predictions of one plan are.
+
+    Attributes:
+        time_error, memory_error: half widths of the 90 % intervals, relative; wider outside of the calibrated range.
+        beyond: in what the case lies outside of what the runs were like that the calibration was fitted to.
+    """
+
+    provenance: Provenance
+    time_error: float
+    memory_error: float
+    beyond: tuple[Beyond, ...]
 
 
-def certainty_of(scenario: Scenario, row: Mapping[str, int]) -> tuple[Provenance, float]:
-    """How sure a plan's step time is, and its relative error: the parameters that decide it depend on what it uses."""
+def interval_of(value: float, error: float) -> tuple[float, float]:
+    """The interval of a prediction whose relative error is ``error``: as far below as above, as a factor."""
+    return value / (1.0 + error), value * (1.0 + error)
+
+
+def certainty_of(scenario: Scenario, row: Mapping[str, int]) -> Certainty:
+    """How sure a plan's step time and memory are: the parameters that decide them depend on what it uses."""
     uses = {
         "tp_exposed_share": row["tp"] > 1,
         "ep_exposed_share": row["ep"] > 1,
@@ -24,5 +41,40 @@ def certainty_of(scenario: Scenario, row: Mapping[str, int]) -> tuple[Provenance
     }
     resolved = scenario.resolved
     provenance = resolved.certainty(name for name, used in uses.items() if used)
-    error = float(resolved.parameters.time_relative_error)
-    return provenance, max(error, resolved.general_time_error) if provenance == "analytic" else error
+    time = float(resolved.parameters.time_relative_error)
+    if provenance == "analytic":
+        time = max(time, resolved.general_time_error)
+    beyond = beyond_of(scenario, row)
+    return Certainty(
+        provenance=provenance,
+        time_error=_widened(time, scenario, beyond),
+        memory_error=memory_error_of(scenario, beyond),
+        beyond=beyond,
+    )
+
+
+def memory_error_of(scenario: Scenario, beyond: Sequence[Beyond]) -> float:
+    """The relative error of memory: what a device reaches in time says nothing of it, so it has no other kinds."""
+    return _widened(float(scenario.resolved.parameters.memory_relative_error), scenario, beyond)
+
+
+def _widened(error: float, scenario: Scenario, beyond: Sequence[Beyond]) -> float:
+    per_doubling = float(scenario.resolved.parameters.beyond_range_error)
+    return float((1.0 + error) * (1.0 + per_doubling) ** farthest(beyond) - 1.0)
+
+
+def beyond_of(scenario: Scenario, row: Mapping[str, int] | None = None) -> tuple[Beyond, ...]:
+    """In what a scenario, and a plan where one is given, lie outside of the runs that the calibration was fitted to."""
+    values = {
+        "devices": scenario.devices,
+        "parameters": scenario.model.params.total,
+        "seq_len": scenario.workload.seq_len,
+        **({axis: row[axis] for axis in DEGREES} if row is not None else {}),
+    }
+    return beyond_ranges(
+        scenario.calibration.ranges,
+        family=scenario.cluster.accelerator.family,
+        framework=scenario.framework.engine or scenario.framework.name,
+        precision=scenario.workload.precision.name,
+        values=values,
+    )

@@ -78,6 +78,7 @@ class _SearchFacts(_Document):
     plans_considered: int
     calibration: str
     calibration_id: Annotated[str, Field(pattern=_ID)]
+    calibrated_range: _CalibratedRange | None = None
     cost_model: str
     search_version: str
     meshes: int
@@ -154,14 +155,23 @@ class _Utilisation(_Document):
     mfu_bf16_peak: float | None
 
 
+class _CalibratedRange(_Document):
+    inside: bool | None
+    beyond: list[str]
+
+
 class _MemoryDetails(_Document):
+    peak_interval_bytes: Annotated[list[int], Field(min_length=2, max_length=2)] | None = None
+    verdict: Literal["fits", "at_risk", "too_big"] | None = None
     reserved_bytes: int
+    device_bytes: int | None = None
     host_bytes_per_node: int
     host_memory_bytes_per_node: int | None
 
 
 class _PredictionDetails(_Document):
     utilisation: _Utilisation | None = None
+    calibrated_range: _CalibratedRange | None = None
     memory: _MemoryDetails | None = None
 
 

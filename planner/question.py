@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from costmodel.calibration.calibration import Calibration
     from costmodel.spec.cluster import ClusterSpec
     from costmodel.spec.model import ModelSpec
 
@@ -25,6 +26,7 @@ class Question:
         batch_tolerance: share by which the global batch of a plan may differ.
         pareto: whether the plans that no other beats in time, devices and free memory at once are wanted too.
         shortlist: the probability with which the fastest plan is to be in a short list for trials; None for no list.
+        calibration: a catalog name, or the path of a file, or the calibration itself; None for the default.
         gradient_dtype: what gradients are accumulated and reduced in; None for what the framework usually does.
     """
 
@@ -38,6 +40,7 @@ class Question:
     gradient_dtype: str | None = None
     framework: str = "megatron-core"
     framework_version: str | None = None
+    calibration: str | Calibration | None = None
     objective: str = "step_time"
     price_per_device_hour: float | None = None
     pins: Sequence[str] = ()

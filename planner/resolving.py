@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from costmodel.calibration.calibration import load_calibration
+from costmodel.calibration.calibration import Calibration, load_calibration
 from costmodel.catalog.cluster_catalog import load_cluster
 from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
 from costmodel.catalog.model_catalog import load_model
@@ -69,13 +69,19 @@ def scenario_of(question: Question) -> Scenario:
             optimizer=load_optimizer(question.optimizer),
         ),
         framework=framework,
-        calibration=load_calibration(),
+        calibration=_calibration_of(question.calibration),
         min_free_bytes=_free_bytes(question.min_free_gib, cluster.accelerator.memory_bytes),
         fused_attention=framework.fused_attention,
         fused_pointwise=framework.fused_pointwise is not False,
     )
     scenario.check()
     return _with_gradients(scenario, question.gradient_dtype)
+
+
+def _calibration_of(given: str | Calibration | None) -> Calibration:
+    if isinstance(given, Calibration):
+        return given
+    return load_calibration() if given is None else load_calibration(given)
 
 
 def _with_gradients(scenario: Scenario, asked: str | None) -> Scenario:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from api.validation import parts_of
+from costmodel.calibration.calibration import named_calibration
 from costmodel.catalog.cluster_catalog import named_cluster
 from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
 from costmodel.catalog.model_catalog import named_model
@@ -26,6 +27,7 @@ _BY_NAME: Mapping[str, Callable[[str], object]] = {
     "precision": load_precision,
     "optimizer": load_optimizer,
     "framework": load_framework,
+    "calibration": named_calibration,
 }
 _SIZES = {"devices": "devices", "global_batch_size": "global-batch-size", "seq_len": "seq-len"}
 

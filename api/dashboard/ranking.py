@@ -14,6 +14,7 @@ Json = dict[str, Any]
 
 _GIB = 2**30
 _OPTIONS = "options"
+_FITS = {"fits": "fits", "at_risk": "at risk", "too_big": "too big", None: ""}
 _EXCHANGES = {"p2p": "ring", "all_gather": "gather", "a2a": "a2a", "a2a+p2p": "a2a+ring"}
 
 
@@ -79,6 +80,12 @@ _GROUPS = (
             Column(name="bubble", unit="%", meaning="Share of the step in which the pipeline waits."),
             Column(name="exposed", unit="%", meaning="Share of the step in which communication is not hidden."),
             Column(name="peak", unit="GiB", meaning="Memory allocated on the fullest device."),
+            Column(name="held", unit="GiB", meaning="What the process then holds of it, with its allocator's pool."),
+            Column(
+                name="fit",
+                meaning="At risk: it fits, but the upper end of the memory's interval does not.",
+                words=True,
+            ),
             Column(name="devices", meaning="Devices that the plan uses."),
         ),
     ),
@@ -119,6 +126,11 @@ def usable_gib(plans: list[Json]) -> str:
     return f"{plans[0]['prediction']['memory']['usable_bytes'] / _GIB:.1f}"
 
 
+def _gib(count: int | None) -> str:
+    """Empty for what an earlier version did not store."""
+    return "" if count is None else f"{count / _GIB:.1f}"
+
+
 def _cells(plan: Json, prediction: Json) -> dict[str, str]:
     step = prediction["step_time_s"]
     low, high = prediction["step_time_interval_s"]
@@ -138,5 +150,7 @@ def _cells(plan: Json, prediction: Json) -> dict[str, str]:
         "bubble": percent(prediction["time"].get("bubble", 0.0) / step),
         "exposed": percent(exposed / step),
         "peak": f"{prediction['memory']['peak_bytes'] / _GIB:.1f}",
+        "held": _gib(prediction["memory"].get("reserved_bytes")),
+        "fit": _FITS[prediction["memory"].get("verdict")],
         "devices": number(plan["devices_used"]),
     }

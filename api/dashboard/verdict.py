@@ -96,6 +96,17 @@ def _best_plan(answer: Json) -> str:
     return f"{mesh}: {speed}."
 
 
+def _memory(memory: Json) -> str:
+    low, high = (end / _GIB for end in memory["peak_interval_bytes"])
+    told = (
+        f"{memory['peak_bytes'] / _GIB:.1f} GiB allocated on the fullest device, {low:.1f} to {high:.1f}; the process "
+        f"holds about {memory['reserved_bytes'] / _GIB:.1f} of the device's {memory['device_bytes'] / _GIB:.1f}, with "
+        "its allocator's pool and what lies outside of that"
+    )
+    risk = "; at risk: the upper end lies beyond what is usable, so it may run out of memory"
+    return told + (risk if memory["verdict"] == "at_risk" else "")
+
+
 def headline(scenario: Json) -> str:
     """Model, devices and cluster."""
     return f"{scenario['model']} on {number(scenario['devices'])} × {scenario['accelerator']}"
@@ -134,10 +145,15 @@ def basis(answer: Json) -> list[tuple[str, str]]:
         low, high = prediction["step_time_interval_s"]
         count = answer["plans_within"]
         lie = "1 plan lies" if count == 1 else f"at least {number(count)} plans lie"
+        memory = prediction["memory"]
         found = [
             ("Best plan", f"{seconds(low)} to {seconds(high)} s per step; {lie} within that interval"),
             ("Prediction", f"{prediction['provenance']}: {_PROVENANCE[prediction['provenance']]}"),
         ]
+        if memory.get("peak_interval_bytes"):
+            found.append(("Memory of the best plan", _memory(memory)))
+        if beyond := (prediction.get("calibrated_range") or {}).get("beyond"):
+            found.append(("Beyond the calibrated range", f"{'; '.join(beyond)}. Intervals are wider for it."))
     found.append(("Calibration", f"{facts['calibration']} ({facts['calibration_id'][:8]})"))
     if scenario["not_calibrated"]:
         general = ", ".join(scenario["not_calibrated"])

@@ -104,6 +104,8 @@ class ScenarioFields(Request):
     """Whose rules and habits hold: what it can't run is no plan."""
     framework_version: Name | None = None
     """The newest that is known, when left out."""
+    calibration: Annotated[Name, Field(examples=["published-2026-11"])] | None = None
+    """The calibration of this server's catalog to price by; the shipped one, when left out."""
     min_free_gib: Annotated[Number, Field(ge=0, le=1e6)] | None = None
     """GiB of a device's memory that stay free; a part of it that suits the framework, when left out."""
 

@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 
 from costmodel.arrays import Num, num
 from costmodel.calibration.parameters import MAY_BE_ZERO, PARAMETER_NAMES, SHARES_OF_ONE, Parameters
+from costmodel.calibration.ranges import RunRange
 from costmodel.catalog import folders
 from costmodel.catalog.documents import SUFFIXES, read_mapping
 from costmodel.errors import InvalidInput, UnknownName
@@ -74,12 +75,14 @@ class Calibration(Frozen):
     Attributes:
         fitted_to_carried_runs: whether the runs that ship with the planner went into it, so that its errors on them
             say little of others.
+        ranges: what the runs were like that it was fitted to; empty where runs went into it and nobody knows which.
     """
 
     name: str
     retrieved: IsoDate
     source: str
     fitted_to_carried_runs: bool = False
+    ranges: tuple[RunRange, ...] = ()
     parameters: tuple[ParameterRow, ...]
 
     def __hash__(self) -> int:
@@ -192,6 +195,17 @@ def load_calibration(name_or_path: str = DEFAULT_CALIBRATION) -> Calibration:
     if name_or_path.lower().endswith(SUFFIXES):
         return _read(folders.expanded(name_or_path, "calibration"))
     raise UnknownName("calibration", name_or_path, calibration_names(), hint="or the path of a YAML or JSON file")
+
+
+def named_calibration(name: str) -> Calibration:
+    """The calibration of that catalog name. Never opens a file that the name points at, so a request may choose it.
+
+    Raises:
+        UnknownName: it is not in the catalog.
+    """
+    if folders.find("calibration", name) is None:
+        raise UnknownName("calibration", name, calibration_names())
+    return load_calibration(name)
 
 
 # Cached by the user's directory as well, since a name may mean something else there.

@@ -62,7 +62,9 @@ class Parameters:
         context_bytes: device memory that a process holds outside of the allocator.
         usable_fraction: share of the device memory up to which runs neither failed nor thrashed.
         time_level: what a step takes over what its terms come to: a kind of hardware and software as a whole.
-        time_relative_error: half width of the 90 % interval of step time, relative.
+        time_relative_error, memory_relative_error: half width of the 90 % interval of step time, and of the fullest
+            stage's allocated memory, relative.
+        beyond_range_error: how much wider both become with every doubling beyond what the fitted runs were like.
     """
 
     gemm_efficiency: Num
@@ -124,10 +126,16 @@ class Parameters:
     usable_fraction: Num
     time_level: Num
     time_relative_error: Num
+    memory_relative_error: Num
+    beyond_range_error: Num
 
     def on_device(self, allocated_bytes: float) -> float:
         """What a process with that peak holds of its device: the allocator's pool, and what lies outside of it."""
         return allocated_bytes * float(self.reserved_over_allocated) + float(self.context_bytes)
+
+    def allocated_of(self, on_device_bytes: float) -> float:
+        """The peak with which a process holds so much of its device: ``on_device``, the other way round."""
+        return (on_device_bytes - float(self.context_bytes)) / float(self.reserved_over_allocated)
 
 
 PARAMETER_NAMES: tuple[str, ...] = tuple(field.name for field in fields(Parameters))
@@ -166,7 +174,11 @@ OF_MEMORY = frozenset(
     }
 )
 # Others divide something, or scale a whole term.
-MAY_BE_ZERO = frozenset(name for name in PARAMETER_NAMES if name.endswith(("_s", "_share", "_bytes", "_half")))
+MAY_BE_ZERO = frozenset(
+    name
+    for name in PARAMETER_NAMES
+    if name.endswith(("_s", "_share", "_bytes", "_half")) or name == "beyond_range_error"
+)
 
 
 def stack(parameters: list[Parameters]) -> Parameters:

@@ -21,6 +21,7 @@ class Predicted:
 
     Attributes:
         feasible: 1, 0 or NaN.
+        doublings_beyond: how far a run lies outside of those that the calibration was fitted to.
         reasons: why a prediction is absent; what it rests on where it is not.
     """
 
@@ -29,6 +30,9 @@ class Predicted:
     step_time_low_s: Floats
     step_time_high_s: Floats
     peak_mem_gb: Floats
+    peak_mem_low_gb: Floats
+    peak_mem_high_gb: Floats
+    doublings_beyond: Floats
     reasons: tuple[str, ...]
 
     @classmethod
@@ -40,6 +44,9 @@ class Predicted:
             step_time_low_s=_positive([prediction.step_time_low_s for prediction in predictions]),
             step_time_high_s=_positive([prediction.step_time_high_s for prediction in predictions]),
             peak_mem_gb=_positive([prediction.peak_mem_gb for prediction in predictions]),
+            peak_mem_low_gb=_positive([prediction.peak_mem_low_gb for prediction in predictions]),
+            peak_mem_high_gb=_positive([prediction.peak_mem_high_gb for prediction in predictions]),
+            doublings_beyond=np.array([prediction.doublings_beyond for prediction in predictions], dtype=float),
             reasons=tuple(prediction.reason or _NO_REASON for prediction in predictions),
         )
 

@@ -32,6 +32,7 @@ class Study:
     mem_n: int
     mem_median_ape: float | None
     mem_bias: float | None
+    mem_interval_coverage: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,8 @@ class Fidelity:
 
     Attributes:
         per_study, per_cell: in alphabetical order.
+        beyond_rows: runs with a time that lie outside of what the calibration was fitted to; ``beyond_coverage`` is the
+            share of them inside the interval, ``beyond_median_width`` its width.
         not_covered: why scorable runs have no predicted time, and how many.
         excluded: exclusion -> how many measured runs it leaves out of the time figures.
     """
@@ -67,6 +70,11 @@ class Fidelity:
     mem_median_ape_all: float | None
     mem_median_ape_macro: float | None
     mem_rows: int
+    mem_interval_coverage: float | None
+    mem_interval_median_width: float | None
+    beyond_rows: int
+    beyond_coverage: float | None
+    beyond_median_width: float | None
     oom_recall: float | None
     fit_recall: float | None
     oom_rows: int
@@ -100,6 +108,7 @@ def score(observed: Observed, predicted: Predicted) -> Fidelity:
     missed = np.flatnonzero(observed.scorable & ~errors.timed).tolist()
     scorable = int(observed.scorable.sum())
     ranked = _ranked(observed, predicted)
+    outside = errors.bounded & (predicted.doublings_beyond > 0)
     return Fidelity(
         scorable=scorable,
         coverage=int(errors.timed.sum()) / scorable if scorable else None,
@@ -113,6 +122,11 @@ def score(observed: Observed, predicted: Predicted) -> Fidelity:
         mem_median_ape_all=_median(np.abs(errors.memory[errors.weighed])),
         mem_median_ape_macro=_mean([study.mem_median_ape for study in weighed]),
         mem_rows=int(errors.weighed.sum()),
+        mem_interval_coverage=_mean(errors.memory_inside[errors.memory_bounded]),
+        mem_interval_median_width=_median(errors.memory_width[errors.memory_bounded]),
+        beyond_rows=int(outside.sum()),
+        beyond_coverage=_mean(errors.inside[outside]),
+        beyond_median_width=_median(errors.width[outside]),
         oom_recall=_mean(predicted.feasible[ooms] == 0),
         fit_recall=_mean(predicted.feasible[fits] == 1),
         oom_rows=int(ooms.sum()),
@@ -136,6 +150,7 @@ class Errors:
     Attributes:
         timed, weighed: runs whose time, or memory, is judged and predicted.
         inside: measured time within the interval; ``bounded`` runs have one, and ``width`` is relative to the time.
+        memory_inside, memory_bounded, memory_width: the same for memory.
     """
 
     time: Floats
@@ -145,6 +160,9 @@ class Errors:
     inside: Bools
     bounded: Bools
     width: Floats
+    memory_inside: Bools
+    memory_bounded: Bools
+    memory_width: Floats
 
     @classmethod
     def of(cls, observed: Observed, predicted: Predicted) -> Errors:
@@ -153,14 +171,20 @@ class Errors:
         timed = observed.scorable & ~np.isnan(time)
         low, high = predicted.step_time_low_s, predicted.step_time_high_s
         width = (high - low) / predicted.step_time_s
+        weighed = observed.memory_scorable & ~np.isnan(memory)
+        least, most = predicted.peak_mem_low_gb, predicted.peak_mem_high_gb
+        memory_width = (most - least) / predicted.peak_mem_gb
         return cls(
             time=time,
             timed=timed,
             memory=memory,
-            weighed=observed.memory_scorable & ~np.isnan(memory),
+            weighed=weighed,
             inside=(low <= observed.step_time_s) & (observed.step_time_s <= high),
             bounded=timed & ~np.isnan(width),
             width=width,
+            memory_inside=(least <= observed.peak_mem_gb) & (observed.peak_mem_gb <= most),
+            memory_bounded=weighed & ~np.isnan(memory_width),
+            memory_width=memory_width,
         )
 
 
@@ -178,6 +202,7 @@ def _study(observed: Observed, errors: Errors, rows: Bools) -> Study:
         mem_n=memory.size,
         mem_median_ape=_median(np.abs(memory)),
         mem_bias=_median(memory),
+        mem_interval_coverage=_mean(errors.memory_inside[errors.memory_bounded & rows]),
     )
 
 

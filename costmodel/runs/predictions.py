@@ -10,6 +10,7 @@ import numpy as np
 from costmodel.arrays import Ints, Num, num
 from costmodel.beyond_layers import row_beyond_layers
 from costmodel.calibration.calibration import Calibration, load_calibration
+from costmodel.calibration.ranges import farthest
 from costmodel.certainty import certainty_of, interval_of
 from costmodel.facts import Facts
 from costmodel.layers import total
@@ -139,9 +140,13 @@ def _prediction(case: Case, priced: _Priced, start: int) -> RunPrediction:
     rows = slice(start, start + len(case.rows))
     step, peak = priced.step_time_s[rows], priced.peak_bytes[rows]
     row = case.rows[chosen]
-    provenance, error = certainty_of(case.scenario, row)
-    seconds = float(step[chosen])
-    low, high = interval_of(seconds, error)
+    sure = certainty_of(case.scenario, row)
+    seconds, shown = (
+        float(step[chosen]),
+        _shown_bytes(case, float(priced.first_bytes[start + chosen]), float(peak[chosen])),
+    )
+    low, high = interval_of(seconds, sure.time_error)
+    least, most = interval_of(shown / _GIB, sure.memory_error)
     notes = [*case.notes, *words.memory_figure_of(case.run.mem_kind).notes, *row_beyond_layers(case.scenario, row)]
     notes += _short(case.scenario, float(peak[chosen]), float(priced.host_bytes[rows][chosen]))
     return RunPrediction(
@@ -150,8 +155,11 @@ def _prediction(case: Case, priced: _Priced, start: int) -> RunPrediction:
         step_time_s=seconds,
         step_time_low_s=low,
         step_time_high_s=high,
-        peak_mem_gb=_shown_bytes(case, float(priced.first_bytes[start + chosen]), float(peak[chosen])) / _GIB,
-        provenance=provenance,
+        peak_mem_gb=shown / _GIB,
+        peak_mem_low_gb=least,
+        peak_mem_high_gb=most,
+        provenance=sure.provenance,
+        doublings_beyond=farthest(sure.beyond),
         reason="; ".join(notes),
     )
 

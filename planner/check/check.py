@@ -8,6 +8,7 @@ from typing import Any
 
 from costmodel.beyond_layers import beyond_layers
 from costmodel.catalog.framework_catalog import load_framework
+from costmodel.certainty import beyond_of, memory_error_of
 from costmodel.changes_training import changes_training
 from costmodel.errors import InvalidInput, UnknownName
 from costmodel.facts import Facts
@@ -20,15 +21,16 @@ from planner.check.best import best_of, search_best
 from planner.check.complete import Completion, complete
 from planner.check.distance import Reference
 from planner.check.judge import judge
-from planner.check.memory import AT_RISK_SHARE, beyond_hosts, host_verdict, short_of, stage_verdicts, worst
+from planner.check.memory import beyond_hosts, host_verdict, short_of, stage_verdicts, worst
 from planner.check.nearest_answer import nearest_of
 from planner.check.plan_file import read_plan
 from planner.check.price import Pricing, price, recomputes_like_no_other
 from planner.check.question import CheckQuestion, scenario_question, with_catalog_names
 from planner.question import Question
 from planner.resolving import request_of
-from planner.search.answer import infeasibility
+from planner.search.answer import infeasibility, range_in_words
 from planner.search.request import SearchRequest
+from planner.search.room import Room
 from planner.search.solve import Outcome, Search
 
 Json = dict[str, Any]
@@ -116,8 +118,9 @@ class _Check:
             self.plan = Plan.model_validate(self.plan.model_dump())
             pricing = price(self.scenario, self.plan)
             self.warnings += [*changes_training([self.plan]), *beyond_layers([self.plan])]
-        usable = self.scenario.usable_bytes
-        stages = stage_verdicts(pricing, usable) if pricing else []
+        beyond = pricing.beyond if pricing else beyond_of(self.scenario)
+        room = Room.of(self.scenario, memory_error_of(self.scenario, beyond))
+        stages = stage_verdicts(pricing, room) if pricing else []
         host = host_verdict(pricing, self.plan.offload, self.scenario.cluster) if pricing else None
         beyond_host = beyond_hosts(host, self.scenario.cluster)
         if beyond_host is not None:
@@ -147,9 +150,11 @@ class _Check:
             "priced": pricing is not None and pricing.prediction is not None,
             "prediction": pricing.prediction if pricing else None,
             "bounds": _bounds(pricing),
+            "calibration": self.scenario.calibration.name,
+            "calibrated_range": range_in_words(self.scenario, beyond),
             "memory": {
-                "usable_bytes": usable,
-                "at_risk_above_bytes": round(AT_RISK_SHARE * usable),
+                "usable_bytes": room.usable_bytes,
+                "at_risk_above_bytes": room.at_risk_above_bytes,
                 "short_of": short,
                 "stages": stages,
                 "host": host,

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from costmodel.spec.cluster import ClusterSpec
 from planner.check.price import Pricing
 from planner.search.need import Memory
-
-Verdict = Literal["fits", "at_risk", "too_big", "unknown"]
+from planner.search.room import Room, Verdict
 
 _GIB = 2**30
 
-AT_RISK_SHARE = 0.95
-"""Share of the usable memory above which a plan that fits may fail all the same.
 
-Predicted memory is within 3 % of what runs of Megatron-Core measured (5.8 % over studies, docs/fidelity.md), and where
-fragments are kept, runs thrash or fail from 86 to 88 % of the capacity upwards, of which 87 % are held usable (the
-calibration's memory rows): together some 4 to 5 % of the usable memory.
-"""
-
-
-def verdict_of(least: float, most: float, usable: float) -> Verdict:
-    """The verdict on a need that lies between two bounds, equal ones for a priced plan."""
-    if least > usable:
-        return "too_big"
-    if most > usable:
-        return "unknown"
-    return "at_risk" if most > AT_RISK_SHARE * usable else "fits"
-
-
-def stage_verdicts(pricing: Pricing, usable: int) -> list[dict[str, Any]]:
+def stage_verdicts(pricing: Pricing, room: Room) -> list[dict[str, Any]]:
     """Per pipeline stage: what it needs, the verdict, and its largest term."""
     found: list[dict[str, Any]] = []
     for stage, (least, most) in enumerate(zip(pricing.least_bytes.tolist(), pricing.most_bytes.tolist(), strict=True)):
@@ -38,10 +20,10 @@ def stage_verdicts(pricing: Pricing, usable: int) -> list[dict[str, Any]]:
         found.append(
             {
                 "stage": stage,
-                "verdict": verdict_of(least, most, usable),
+                "verdict": room.verdict_of(least, most),
                 "least_bytes": round(least),
                 "most_bytes": round(most),
-                "free_bytes": usable - round(most),
+                "free_bytes": room.usable_bytes - round(most),
                 "largest_term": max(terms, key=lambda name: terms[name]),
                 "terms": {name: round(value) for name, value in terms.items()},
             }

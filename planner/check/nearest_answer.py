@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from costmodel.certainty import memory_error_of
 from costmodel.errors import InvalidInput
 from costmodel.facts import Facts
 from costmodel.plan_rows import chunks_of_plan, layout_of
@@ -17,6 +18,7 @@ from planner.check.memory import stage_verdicts, worst
 from planner.check.nearest import NearestSearch
 from planner.check.price import price
 from planner.search.request import SearchRequest
+from planner.search.room import Room
 from planner.search.space import domains
 
 Json = dict[str, Any]
@@ -66,7 +68,7 @@ def nearest_of(
     pricing = price(scenario, found.plan)
     answer = {
         "plan": found.plan.model_dump(mode="json"),
-        "status": worst(stage_verdicts(pricing, scenario.usable_bytes)),
+        "status": worst(stage_verdicts(pricing, Room.of(scenario, memory_error_of(scenario, pricing.beyond)))),
         "distance": {"steps": found.steps, "axes": found.axes, "doublings": found.doublings},
         "changes": changes,
         "follows": follows,

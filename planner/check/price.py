@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from costmodel.arrays import Num, num
+from costmodel.calibration.ranges import Beyond
+from costmodel.certainty import beyond_of
 from costmodel.facts import Facts
 from costmodel.layers import total
 from costmodel.plan_rows import encode, layout_of, recomputes_some, stages_of_plan
@@ -46,6 +48,7 @@ class Pricing:
         least_bytes, most_bytes: per stage; equal when priced.
         step_time_s: at least and at most; None where nothing bounds it.
         host_bytes: bytes in the memory of one host; None where they are not known.
+        beyond: in what the case lies outside of the calibrated range.
         open: why there is no price, in words; empty when there is one.
     """
 
@@ -54,6 +57,7 @@ class Pricing:
     least_bytes: Num
     most_bytes: Num
     step_time_s: tuple[float | None, float | None]
+    beyond: tuple[Beyond, ...]
     open: tuple[str, ...] = ()
     host_bytes: float | None = None
 
@@ -84,6 +88,7 @@ def price(scenario: Scenario, plan: Plan) -> Pricing:
         least_bytes=bytes_,
         most_bytes=bytes_,
         step_time_s=(step, step),
+        beyond=beyond_of(scenario, row),
         host_bytes=float(full.host_bytes[0]),
     )
 
@@ -129,5 +134,6 @@ def _bounded(
             float(full.step_time_s.min()),
             float(full.step_time_s.max()) if plan.offload == "none" else None,
         ),
+        beyond=beyond_of(scenario, row),
         open=why_not,
     )

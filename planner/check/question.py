@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from costmodel.calibration.calibration import Calibration
 from costmodel.catalog.framework_catalog import load_framework, load_optimizer, load_precision
 from costmodel.errors import Missing, UnknownName
 from costmodel.spec.cluster import ClusterSpec
@@ -30,7 +31,7 @@ class CheckQuestion:
 
     Attributes:
         plan: the path of a plan file; ``-`` is stdin.
-        model, cluster: as in ``Question``.
+        model, cluster, calibration: as in ``Question``.
         best: whether to search for the best plan too.
         nearest: whether to look for the nearest plan that would do where this one does not, and why there is none.
     """
@@ -46,6 +47,7 @@ class CheckQuestion:
     gradient_dtype: str | None = None
     framework: str | None = None
     framework_version: str | None = None
+    calibration: str | Calibration | None = None
     objective: str = Question.objective
     price_per_device_hour: float | None = None
     pins: Sequence[str] = ()
@@ -116,6 +118,7 @@ def scenario_question(asked: CheckQuestion, draft: PlanDraft) -> tuple[Question,
         **recipes,
         gradient_dtype=gradients,
         framework_version=version,
+        calibration=asked.calibration,
         objective=asked.objective,
         price_per_device_hour=asked.price_per_device_hour,
         pins=asked.pins,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from costmodel.calibration.calibration import Calibration
 from costmodel.catalog import folders
 from costmodel.catalog.cluster_catalog import load_cluster
 from costmodel.catalog.documents import SUFFIXES
@@ -111,6 +112,7 @@ def _to_be_sent(question: Question) -> SearchQuestion:
         gradient_dtype=question.gradient_dtype,
         framework=question.framework,
         framework_version=question.framework_version,
+        calibration=_named(question.calibration),
         objective=question.objective,
         price_per_device_hour=question.price_per_device_hour,
         pins=question.pins,
@@ -128,6 +130,17 @@ def _to_be_sent(question: Question) -> SearchQuestion:
         pareto=question.pareto or None,
         shortlist=question.shortlist,
     )
+
+
+def _named(calibration: str | Calibration | None) -> str | None:
+    """What the server is to look up in its own catalog: what it answers by is for those to choose who run it."""
+    if calibration is None:
+        return None
+    given = calibration if isinstance(calibration, str) else calibration.name
+    if not isinstance(calibration, str) or given.strip().lower().endswith(SUFFIXES):
+        expected = "a server takes calibrations of its own catalog by name, no files; leave out --server, or name one"
+        raise InvalidInput("calibration", given, expected)
+    return given
 
 
 def _named_or_whole(

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from planner.cli import flags
 from planner.cli.exits import Exit, tell
 from planner.question import Question
 
@@ -28,6 +29,7 @@ def check(
     framework_version: Annotated[
         str | None, typer.Option(help="Judge under this version; that of the plan by default.")
     ] = None,
+    calibration: flags.Calibration = None,
     objective: Annotated[str, typer.Option(help="What the best plan minimises, as in suggest.")] = Question.objective,
     price_per_device_hour: Annotated[float | None, typer.Option(help="For the cost objective.")] = None,
     pin: Annotated[list[str] | None, typer.Option(help="What other plans must keep: tp=8, pp=4,8,16.")] = None,
@@ -60,6 +62,7 @@ def check(
             gradient_dtype=gradient_dtype,
             framework=framework,
             framework_version=framework_version,
+            calibration=calibration,
             objective=objective,
             price_per_device_hour=price_per_device_hour,
             pins=pin or (),

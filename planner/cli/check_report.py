@@ -13,7 +13,7 @@ from costmodel.scenario import Scenario
 from costmodel.stages import shortened
 from planner.check.check import FITTING, Checked
 from planner.cli.check_memory import memory_lines
-from planner.cli.report import headline
+from planner.cli.report import AT_RISK_MEANS, BEYOND_RANGE, headline, held_in_words
 from planner.options_in_words import options_in_words
 from planner.search.answer import scenario_in_words
 from planner.wording import sharding
@@ -116,6 +116,12 @@ def _entries(answer: Json, scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "step", _bounds(answer["bounds"])
     if answer["memory"]["stages"]:
         yield "memory", "\n".join(memory_lines(answer["memory"]))
+    if answer["prediction"]:
+        yield from (("", text) for text in held_in_words(answer["prediction"]["memory"], "fullest stage"))
+    if answer["status"] == "at_risk":
+        yield "risk", AT_RISK_MEANS
+    if answer["calibrated_range"]["beyond"]:
+        yield "range", f"{BEYOND_RANGE}: {'; '.join(answer['calibrated_range']['beyond'])}"
     if answer["status"] not in FITTING:
         yield from _nearest(answer)
     if answer["best"]:

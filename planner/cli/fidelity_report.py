@@ -51,6 +51,11 @@ _FIGURES: tuple[tuple[str, str, _Show], ...] = (
     ("mem_rows", "runs with memory measured and predicted", str),
     ("mem_median_ape_macro", "memory: median error, mean over studies", _share),
     ("mem_median_ape_all", "memory: median error, all runs", _share),
+    ("mem_interval_coverage", "memory: measured inside the interval", _share),
+    ("mem_interval_median_width", "memory: median width of the interval", _share),
+    ("beyond_rows", "runs with a time beyond the calibrated range", str),
+    ("beyond_coverage", "of these, measured inside the interval", _share),
+    ("beyond_median_width", "of these, median width of the interval", _share),
     ("oom_rows", "runs that went out of memory", str),
     ("oom_recall", "of these, predicted not to fit", _share),
     ("fit_rows", "runs that fitted", str),
@@ -115,7 +120,7 @@ def _overview(validation: Validation) -> Table:
 
 def _studies(figures: Fidelity) -> Table:
     table = figures_table(
-        "study", "runs", "predicted", "median", "mean", "bias", "interval", "memory runs", "median", "bias"
+        "study", "runs", "predicted", "median", "mean", "bias", "interval", "memory runs", "median", "bias", "interval"
     )
     for name, study in figures.per_study.items():
         table.add_row(
@@ -129,6 +134,7 @@ def _studies(figures: Fidelity) -> Table:
             str(study.mem_n),
             _share(study.mem_median_ape),
             _signed(study.mem_bias),
+            _share(study.mem_interval_coverage),
         )
     return table
 

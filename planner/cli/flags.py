@@ -15,6 +15,9 @@ GradientDtype = Annotated[
 ]
 Framework = Annotated[str, typer.Option(help="Training framework whose rules apply.")]
 FrameworkVersion = Annotated[str | None, typer.Option(help="Its version; the current one by default.")]
+Calibration = Annotated[
+    str | None, typer.Option(help="Catalog name, or a file of planner calibrate; the shipped one by default.")
+]
 Objective = Annotated[str, typer.Option(help="step_time, cost or fewest_devices.")]
 Price = Annotated[float | None, typer.Option(help="For the cost objective, and to show what tokens cost.")]
 Pin = Annotated[list[str] | None, typer.Option(help="Fix an axis: tp=8, pp=4,8,16, dp=4.., recompute=full.")]

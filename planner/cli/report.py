@@ -18,6 +18,12 @@ _GIB = 2**30
 _TERA = 1e12
 _WIDE_ENOUGH = 160
 _UNBOUNDED = 10_000
+_AT_RISK = "!"
+AT_RISK_MEANS = (
+    "fits, at risk: it may run out of memory, since the upper end of its interval lies beyond what is usable, or what "
+    "the process would hold beyond the device's memory."
+)
+BEYOND_RANGE = "Beyond what the calibration's runs were like, so intervals are wider"
 _CP_SHORT = {"p2p": "ring", "all_gather": "ag", "a2a": "a2a", "a2a+p2p": "a2a+ring"}
 _OPTIONS = "options"
 _WORDS = ("layers", "recompute", _OPTIONS, "ZeRO")
@@ -150,7 +156,7 @@ def _cells(entry: dict[str, Any]) -> dict[str, str]:
         "recompute": plan["recompute"],
         _OPTIONS: _options(entry),
         "bubble": f"{prediction['time'].get('bubble', 0.0) / step:.1%}",
-        "GiB": f"{prediction['memory']['peak_bytes'] / _GIB:.1f}",
+        "GiB": f"{prediction['memory']['peak_bytes'] / _GIB:.1f}" + (_AT_RISK if is_at_risk(prediction) else ""),
         "devices": str(plan["devices_used"]),
     }
 
@@ -167,7 +173,11 @@ def _footnotes(answer: dict[str, Any]) -> str:
         f"{_plans(answer['plans_within'])} within that interval.",
         f"Memory: GiB allocated on the fullest stage, of {best['memory']['usable_bytes'] / _GIB:.1f} usable"
         f"{_in_hosts(best['memory'])}.",
+        *held_in_words(best["memory"], "Best plan"),
     ]
+    if any(is_at_risk(entry["prediction"]) for entry in answer["plans"]):
+        lines.append(f"{_AT_RISK} {AT_RISK_MEANS}")
+    lines += [f"{BEYOND_RANGE}: {'; '.join(beyond)}." for beyond in [beyond_range(best)] if beyond]
     used = best.get("utilisation")
     if used is not None:
         rate = f"{used['model_flops_per_s_per_device'] / _TERA:.0f} TFLOP/s a device"
@@ -185,6 +195,28 @@ def _footnotes(answer: dict[str, Any]) -> str:
             "Left out: " + ", ".join(f"{count} by {rule}" for rule, count in answer["eliminated"].items()) + "."
         )
     return "\n".join(lines)
+
+
+def is_at_risk(prediction: dict[str, Any]) -> bool:
+    """Whether a plan fits, and may not all the same; a server of an earlier version does not tell."""
+    return bool(prediction["memory"].get("verdict") == "at_risk")
+
+
+def held_in_words(memory: dict[str, Any], title: str) -> list[str]:
+    """A sentence on what is allocated, between what, and what the process holds; none where it was not told."""
+    if "peak_interval_bytes" not in memory:
+        return []
+    low, high = (end / _GIB for end in memory["peak_interval_bytes"])
+    return [
+        f"{title}: {memory['peak_bytes'] / _GIB:.1f} GiB allocated ({low:.1f} to {high:.1f}); with the allocator's "
+        f"pool and what lies outside of it, the process holds about {memory['reserved_bytes'] / _GIB:.1f} GiB of the "
+        f"device's {memory['device_bytes'] / _GIB:.1f}."
+    ]
+
+
+def beyond_range(prediction: dict[str, Any]) -> list[str]:
+    """In what a plan lies outside of the calibrated range; empty where a server of an earlier version doesn't tell."""
+    return list(prediction.get("calibrated_range", {}).get("beyond", ()))
 
 
 def _in_hosts(memory: dict[str, Any]) -> str:

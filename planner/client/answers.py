@@ -74,12 +74,25 @@ class PlanFields(PlanAxes):
     moe_capacity_factor: float | None = None
 
 
+class CalibratedRange(Told):
+    """Whether something lies inside of what the calibration's runs were like; ``inside`` is None where nobody knows."""
+
+    inside: bool | None
+    beyond: tuple[str, ...]
+
+
 class Memory(Told):
-    """Bytes per device; ``stages`` has them by term, for every pipeline stage."""
+    """Bytes per device; ``stages`` has them by term, for every pipeline stage.
+
+    ``verdict`` is ``fits``, ``at_risk`` or ``too_big``. What is None was not told by a server of an earlier version.
+    """
 
     peak_bytes: int
+    peak_interval_bytes: tuple[int, int] | None = None
     usable_bytes: int
+    verdict: str | None = None
     reserved_bytes: int | None = None
+    device_bytes: int | None = None
     host_bytes_per_node: int = 0
     host_memory_bytes_per_node: int | None = None
     stages: tuple[dict[str, int], ...]
@@ -113,6 +126,7 @@ class Prediction(Told):
     mfu: float
     hfu: float
     utilisation: Utilisation | None = None
+    calibrated_range: CalibratedRange | None = None
     time: dict[str, float]
     memory: Memory
     provenance: str
@@ -188,12 +202,13 @@ class Infeasibility(Told):
 
 
 class SearchFacts(Told):
-    """How the answer was found."""
+    """How the answer was found; ``calibrated_range`` is about the question, and each prediction's about its plan."""
 
     elapsed_s: float
     plans_considered: int
     calibration: str
     calibration_id: str
+    calibrated_range: CalibratedRange | None = None
     cost_model: str
     search_version: str
     meshes: int

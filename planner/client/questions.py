@@ -16,6 +16,7 @@ class ScenarioQuestion:
         model: a name of the server's catalog, or an object: the content of a Hugging Face config.json, say.
         cluster: a name of the server's catalog, or the fields of a cluster file.
         gradient_dtype: ``fp32`` or ``bf16``: what gradients are accumulated and reduced in.
+        calibration: a name of the server's catalog.
         min_free_gib: memory to keep free on every device.
     """
 
@@ -26,6 +27,7 @@ class ScenarioQuestion:
     gradient_dtype: str | None = None
     framework: str | None = None
     framework_version: str | None = None
+    calibration: str | None = None
     min_free_gib: float | None = None
 
 

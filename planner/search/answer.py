@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from threading import Event
 from typing import Any
 
 from costmodel.arrays import Num, num
 from costmodel.beyond_layers import beyond_layers
-from costmodel.certainty import certainty_of, interval_of
+from costmodel.calibration.ranges import Beyond
+from costmodel.certainty import beyond_of, certainty_of, interval_of
 from costmodel.changes_training import changes_training
 from costmodel.facts import Facts
 from costmodel.fingerprint import calibration_id, cost_model_version, plan_id, scenario_id
@@ -28,6 +30,7 @@ from planner.search.eliminate import MEMORY, PINS
 from planner.search.need import Need
 from planner.search.objective import objective_of
 from planner.search.request import SearchRequest
+from planner.search.room import Room
 from planner.search.solve import Outcome, Progress, Search
 from planner.search.version import search_version
 
@@ -58,23 +61,28 @@ def in_words(scenario: Scenario, table: PlanTable, full: StagePrediction, recomp
     parameters = scenario.resolved.parameters
     for index in range(len(table)):
         step = float(full.step_time_s[index])
-        provenance, error = certainty_of(scenario, table.row(index))
+        sure = certainty_of(scenario, table.row(index))
+        peak = float(full.peak_bytes[index])
         devices, pp = int(table.devices_used[index]), int(table["pp"][index])
         again = _recomputed_flops_per_token(scenario, table.row(index), float(recomputed[index]))
         used = utilisation(scenario, step_time_s=step, devices=devices, recomputed_flops_per_token=again)
         found.append(
             {
                 "step_time_s": step,
-                "step_time_interval_s": list(interval_of(step, error)),
+                "step_time_interval_s": list(interval_of(step, sure.time_error)),
                 "tokens_per_s_per_device": used.tokens_per_s / devices,
                 "mfu": used.mfu,
                 "hfu": used.hfu,
                 "utilisation": asdict(used),
+                "calibrated_range": range_in_words(scenario, sure.beyond),
                 "time": {name: float(part[index]) for name, part in full.time.items() if part[index] != 0.0},
                 "memory": {
-                    "peak_bytes": round(float(full.peak_bytes[index])),
+                    "peak_bytes": round(peak),
                     "usable_bytes": scenario.usable_bytes,
-                    "reserved_bytes": round(parameters.on_device(float(full.peak_bytes[index]))),
+                    "peak_interval_bytes": [round(end) for end in interval_of(peak, sure.memory_error)],
+                    "verdict": Room.of(scenario, sure.memory_error).verdict_of(peak, peak),
+                    "reserved_bytes": round(parameters.on_device(peak)),
+                    "device_bytes": scenario.cluster.accelerator.memory_bytes,
                     "host_bytes_per_node": round(float(full.host_bytes[index])),
                     "host_memory_bytes_per_node": scenario.cluster.host_memory_bytes_per_node,
                     "stages": [
@@ -82,10 +90,19 @@ def in_words(scenario: Scenario, table: PlanTable, full: StagePrediction, recomp
                         for stage in range(pp)
                     ],
                 },
-                "provenance": provenance,
+                "provenance": sure.provenance,
             }
         )
     return found
+
+
+def range_in_words(scenario: Scenario, beyond: Sequence[Beyond]) -> Json:
+    """Whether something lies inside of what the runs were like that the calibration was fitted to, and if not, why.
+
+    ``inside`` is None where the calibration doesn't say what its runs were like.
+    """
+    known = bool(scenario.calibration.ranges)
+    return {"inside": not beyond if known else None, "beyond": [entry.text for entry in beyond]}
 
 
 def _recomputed_flops_per_token(scenario: Scenario, row: dict[str, int], share: float) -> float:
@@ -169,6 +186,7 @@ def answer_of(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:
             "plans_considered": outcome.plans_considered,
             "calibration": scenario.calibration.name,
             "calibration_id": calibration,
+            "calibrated_range": range_in_words(scenario, beyond_of(scenario)),
             "cost_model": version,
             "search_version": search_version(),
             "meshes": outcome.meshes,

@@ -74,5 +74,5 @@ class Found:
         return sum(self._at(other, -1) <= highest for other in self._plans.values())
 
     def _at(self, plan: Priced, sign: int) -> float:
-        _, error = certainty_of(self.request.scenario, plan.row)
+        error = certainty_of(self.request.scenario, plan.row).time_error
         return float(self.objective.value(num(plan.step_time_s * (1.0 + error) ** sign), num(plan.devices_used)))

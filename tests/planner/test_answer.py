@@ -125,7 +125,16 @@ def test_memory_is_that_of_every_stage_and_the_peak_is_the_fullest(name: str) ->
     for entry in answer_named(name)["plans"]:
         memory = entry["prediction"]["memory"]
         host = {"host_bytes_per_node", "host_memory_bytes_per_node"}
-        assert set(memory) == {"peak_bytes", "reserved_bytes", "usable_bytes", "stages"} | host
+        told = {
+            "peak_bytes",
+            "peak_interval_bytes",
+            "verdict",
+            "reserved_bytes",
+            "device_bytes",
+            "usable_bytes",
+            "stages",
+        }
+        assert set(memory) == told | host
         assert memory["reserved_bytes"] >= memory["peak_bytes"]
         assert memory["host_bytes_per_node"] == 0  # nothing is offloaded
         assert len(memory["stages"]) == entry["plan"]["pp"]
@@ -133,6 +142,10 @@ def test_memory_is_that_of_every_stage_and_the_peak_is_the_fullest(name: str) ->
         assert all(type(part) is int and part >= 0 for stage in memory["stages"] for part in stage.values())
         assert max(totals) == pytest.approx(memory["peak_bytes"], abs=len(memory["stages"][0]))
         assert memory["peak_bytes"] <= memory["usable_bytes"] == scenario.usable_bytes
+        low, high = memory["peak_interval_bytes"]
+        assert 0 < low < memory["peak_bytes"] < high
+        beyond = high > memory["usable_bytes"] or memory["reserved_bytes"] > memory["device_bytes"]
+        assert memory["verdict"] == ("at_risk" if beyond else "fits")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -158,7 +158,7 @@ def test_no_plan_is_nearer(
     assert check_plan(plan, scenario) == ()
     assert nearest["prediction"]["memory"]["peak_bytes"] <= usable
     assert nearest["proven"]
-    near_full = nearest["prediction"]["memory"]["peak_bytes"] > found["memory"]["at_risk_above_bytes"]
+    near_full = nearest["prediction"]["memory"]["peak_interval_bytes"][1] > usable
     assert nearest["status"] == ("at_risk" if near_full else "fits")
     follows = {entry["field"] for entry in found["derived"] if not entry["assumed"]}
 

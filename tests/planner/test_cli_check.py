@@ -78,6 +78,8 @@ def test_exit_code_and_verdict(
         "searched",
         "best",
         "infeasibility",
+        "calibration",
+        "calibrated_range",
         "warnings",
     }
 

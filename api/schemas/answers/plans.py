@@ -98,16 +98,32 @@ class PlanFields(PlanAxes):
     """Most tokens of an expert over the mean; null drops none."""
 
 
+class CalibratedRange(Answer):
+    """Whether something lies inside of what the runs were like that the calibration was fitted to."""
+
+    inside: bool | None
+    """Null where the calibration doesn't say what its runs were like."""
+    beyond: list[str]
+    """In what it lies outside, and what runs had; intervals are wider then."""
+
+
 class Memory(Answer):
     """Bytes per device."""
 
     peak_bytes: int
     """On the fullest stage."""
+    peak_interval_bytes: Annotated[list[int], Field(min_length=2, max_length=2)] | Absent = None
+    """Low and high end of where that is expected. Absent in answers that were stored before it was told, as `verdict`
+    and `device_bytes` are."""
     usable_bytes: int
     """What a plan may take: the device's memory without what is kept free."""
+    verdict: Literal["fits", "at_risk", "too_big"] | Absent = None
+    """`at_risk` fits, but the upper end of the interval does not: it may run out of memory."""
     reserved_bytes: int | Absent = None
     """What the process then holds of the device: the allocator's pool, and what lies outside of it. Absent in answers
     that were stored before it was told, as the next two are."""
+    device_bytes: int | Absent = None
+    """What the device has in all."""
     host_bytes_per_node: int | Absent = None
     """Of offloaded tensors in the memory of one node, all its devices together."""
     host_memory_bytes_per_node: int | None = None
@@ -160,6 +176,8 @@ class Prediction(Answer):
     """The same with what is recomputed counted as well."""
     utilisation: Utilisation | Absent = None
     """What `mfu` and `hfu` count, and other conventions beside them; absent in answers stored before it was told."""
+    calibrated_range: CalibratedRange | Absent = None
+    """Of this plan; absent in answers stored before it was told."""
     time: dict[str, float]
     """Seconds by term; they sum to step_time_s."""
     memory: Memory

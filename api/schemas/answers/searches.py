@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from api.schemas.answers.base import Absent, Answer, CostModel, Next
-from api.schemas.answers.plans import PlanFields, Prediction
+from api.schemas.answers.plans import CalibratedRange, PlanFields, Prediction
 from api.schemas.text import Id
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -99,6 +99,8 @@ class SearchFacts(Answer):
     """Plans that were priced in full."""
     calibration: str
     calibration_id: Id
+    calibrated_range: CalibratedRange | Absent = None
+    """Of the question; absent in answers stored before it was told."""
     cost_model: CostModel
     search_version: str
     meshes: int

@@ -1,10 +1,10 @@
-"""How far measured times lie from predicted ones, class by class: the intervals that predictions come with."""
+"""How far measured figures lie from predicted ones, class by class: the intervals that predictions come with."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from math import exp, log1p
+from math import exp, hypot, log1p
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,9 @@ from costmodel.calibration.calibration import ParameterRow
 from costmodel.calibration.fit.tree import Case
 
 COVERED = 0.9
-"""Share of measured times that an interval is meant to hold."""
+"""Share of measured figures that an interval is meant to hold."""
+COVERED_DEVIATIONS = 1.645
+"""Standard deviations, to both sides, that hold as much of a normal distribution."""
 
 # Groups that the class above weighs as much as. What a few groups show says little of the next one.
 _SHRINKAGE = 4.0
@@ -22,14 +24,24 @@ _LEVELS = (("framework",), ("family", "framework"), ("family", "precision", "fra
 
 
 def error_rows(
-    cases: Sequence[Case], groups: NDArray[np.str_], residuals: Num, general: float, what: str
+    name: str,
+    cases: Sequence[Case],
+    groups: NDArray[np.str_],
+    residuals: Num,
+    general: float,
+    what: str,
+    *,
+    study_spread: float,
 ) -> list[ParameterRow]:
-    """Rows of ``time_relative_error`` for the classes that runs show.
+    """Rows of a relative error for the classes that runs show.
 
     Args:
+        name: the parameter: of time or of memory.
         cases, groups, residuals: per run; the residual is log of measured over predicted.
         general: relative error of a case of which nothing is known.
         what: what the runs are, for the source of each row.
+        study_spread: standard deviation of the log of what studies have as a level of their own. A class has runs of
+            few of them, and the next one, of which nothing is known yet, has another; 0 where all are of one place.
     """
     found: dict[Case, float] = {}
     rows: list[ParameterRow] = []
@@ -44,9 +56,9 @@ def error_rows(
             found[key] = error
             rows.append(
                 ParameterRow(
-                    name="time_relative_error",
-                    value=float(f"{exp(error) - 1.0:.3g}"),
-                    **{name: getattr(key, name) for name in level},
+                    name=name,
+                    value=float(f"{exp(hypot(error, COVERED_DEVIATIONS * study_spread)) - 1.0:.3g}"),
+                    **{field: getattr(key, field) for field in level},
                     provenance="calibrated",
                     source=f"90th percentile over {len(index)} {what} of {count} groups, shrunken to that of more",
                 )

@@ -9,9 +9,11 @@ from math import exp, inf, log
 from costmodel.calibration.calibration import Calibration, ParameterRow, rounded
 from costmodel.calibration.fit.errors import error_rows
 from costmodel.calibration.fit.measured import Figure, Measured, measured_in
+from costmodel.calibration.fit.observed_ranges import ranges_of
 from costmodel.calibration.fit.priors import KEY_FIELDS, Priors, calibration_of
 from costmodel.calibration.fit.solve import Settings, Solution, solve
 from costmodel.calibration.fit.tree import Row, Tree, tree_of
+from costmodel.calibration.ranges import merged
 from costmodel.errors import InvalidInput
 from costmodel.runs.columns import Run
 
@@ -85,12 +87,15 @@ def fit(
     solutions = {figure.figure: solve(tree, figure, settings, study_effects=study_effects) for figure in measured}
     found = _found(tree, solutions.values())
     rows = [_row(tree, found, index, what) for index in range(len(tree.rows))]
-    rows += _errors(measured, solutions, rows, what)
+    used = settings or Settings()
+    spreads = {"time": used.study_spread, "memory": used.memory_study_spread}
+    rows += _errors(measured, solutions, rows, what, {of: spreads[of] if study_effects else 0.0 for of in spreads})
     calibration = Calibration(
         name=name,
         retrieved=retrieved,
         fitted_to_carried_runs=carried,
         source=f"{what}, from {priors.name}: {priors.source}",
+        ranges=merged(priors.ranges, ranges_of(measured)),
         parameters=tuple(row for row in rows if row is not None),
     )
     counts = {figure.figure: len(figure) for figure in measured}
@@ -98,19 +103,23 @@ def fit(
 
 
 def _errors(
-    measured: Sequence[Measured], solutions: Mapping[Figure, Solution], rows: Sequence[ParameterRow | None], what: str
+    measured: Sequence[Measured],
+    solutions: Mapping[Figure, Solution],
+    rows: Sequence[ParameterRow | None],
+    what: str,
+    study_spreads: Mapping[str, float],
 ) -> list[ParameterRow]:
     """Errors of the classes that no row has one for."""
-    known = [row for row in rows if row is not None and row.name == "time_relative_error"]
-    general = max(row.value for row in known if not any(getattr(row, name) for name in KEY_FIELDS))
-    keys = {tuple(getattr(row, name) for name in KEY_FIELDS) for row in known}
-    found = [
-        row
-        for figure in measured
-        if figure.figure == "time"
-        for row in error_rows(figure.cases, figure.groups, solutions["time"].residuals, general, what)
-    ]
-    return [row for row in found if tuple(getattr(row, name) for name in KEY_FIELDS) not in keys]
+    found: list[ParameterRow] = []
+    for of in measured:
+        name = f"{of.figure}_relative_error"
+        known = [row for row in rows if row is not None and row.name == name]
+        general = max(row.value for row in known if not any(getattr(row, field) for field in KEY_FIELDS))
+        keys = {tuple(getattr(row, field) for field in KEY_FIELDS) for row in known}
+        residuals, spread = solutions[of.figure].residuals, study_spreads[of.figure]
+        new = error_rows(name, of.cases, of.groups, residuals, general, what, study_spread=spread)
+        found += [row for row in new if tuple(getattr(row, field) for field in KEY_FIELDS) not in keys]
+    return found
 
 
 def _found(tree: Tree, solutions: Iterable[Solution]) -> tuple[Found, ...]:

@@ -21,6 +21,7 @@ from costmodel.runs.cases import Case as RunCase
 from costmodel.runs.cases import cases_of
 from costmodel.runs.columns import Run
 from costmodel.runs.predictions import MemoryFigure, chosen_rows, memory_figure_of
+from costmodel.scenario import Scenario
 from costmodel.table import PlanTable, StageTable, stage_table_of
 
 _GIB = 2**30
@@ -36,6 +37,7 @@ class Measured:
     Attributes:
         cases: what parameters are keyed by, per run.
         studies: who measured, per run: errors of one study have much in common.
+        ids, scenarios: of the runs, and what each was asked to do.
         logs: natural log of the figure: seconds of a step, or bytes of what the run's source counts as memory.
         counted: which bytes that is.
     """
@@ -44,6 +46,8 @@ class Measured:
     cases: tuple[Case, ...]
     studies: NDArray[np.str_]
     groups: NDArray[np.str_]
+    ids: tuple[str, ...]
+    scenarios: tuple[Scenario, ...]
     logs: Num
     counted: tuple[MemoryFigure, ...]
     facts: Facts
@@ -97,6 +101,8 @@ def _measured(figure: Figure, cases: Mapping[int, RunCase], judged: Bools, value
         cases=tuple(Case.of(scenario) for scenario in scenarios),
         studies=np.array([study_of(case.run) for case in chosen], dtype=np.str_),
         groups=np.array([case.run.group for case in chosen], dtype=np.str_),
+        ids=tuple(case.run.id for case in chosen),
+        scenarios=tuple(scenarios),
         logs=np.log(values[index]),
         counted=tuple(memory_figure_of(case) for case in chosen),
         facts=Facts.columns(scenarios),

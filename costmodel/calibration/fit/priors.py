@@ -10,6 +10,7 @@ from pydantic import Field
 
 from costmodel.calibration.calibration import Calibration, ParameterRow
 from costmodel.calibration.parameters import PARAMETER_NAMES
+from costmodel.calibration.ranges import RunRange
 from costmodel.catalog.documents import read_mapping
 from costmodel.errors import UnknownName
 from costmodel.spec.base import Frozen, IsoDate, PositiveFloat
@@ -71,6 +72,7 @@ class Priors(Frozen):
     """Where a fit begins. A row that names nothing holds for every case.
 
     Attributes:
+        ranges: what the runs were like that went into the rows already.
         own_classes: what a fit to the runs of one place may add to a calibration that was fitted to those of many.
     """
 
@@ -80,6 +82,7 @@ class Priors(Frozen):
     parameters: tuple[Prior, ...]
     classes: tuple[ParameterClasses, ...]
     own_classes: tuple[ParameterClasses, ...] = ()
+    ranges: tuple[RunRange, ...] = ()
 
 
 @lru_cache(maxsize=1)
@@ -105,6 +108,7 @@ def calibration_of(
         retrieved=retrieved or priors.retrieved,
         source=priors.source,
         fitted_to_carried_runs=carried,
+        ranges=priors.ranges,
         parameters=tuple(row.as_row() for row in priors.parameters),
     )
 
@@ -123,6 +127,7 @@ def priors_from(calibration: Calibration) -> Priors:
         source=calibration.source,
         parameters=tuple(_prior_from(row, free=row.name in fitted) for row in calibration.parameters),
         classes=classes,
+        ranges=calibration.ranges,
     )
 
 

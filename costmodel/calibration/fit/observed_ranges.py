@@ -1,0 +1,44 @@
+"""What the runs of a fit were like, as data that goes into its calibration."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from costmodel.calibration.fit.measured import Measured
+from costmodel.calibration.ranges import AXES, DEGREES, RunRange, Span
+
+
+def ranges_of(measured: Sequence[Measured]) -> tuple[RunRange, ...]:
+    """One range for each framework and family of accelerators, over runs with any figure."""
+    kinds: dict[tuple[str, str], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    precisions: dict[tuple[str, str], set[str]] = defaultdict(set)
+    ids: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for figure in measured:
+        for index, (scenario, run) in enumerate(zip(figure.scenarios, figure.ids, strict=True)):
+            key = scenario.cluster.accelerator.family, scenario.framework.engine or scenario.framework.name
+            ids[key].add(run)
+            precisions[key].add(scenario.workload.precision.name)
+            row = figure.table.row(index)
+            values = {
+                "devices": scenario.devices,
+                "parameters": scenario.model.params.total,
+                "seq_len": scenario.workload.seq_len,
+                **{axis: row[axis] for axis in DEGREES},
+            }
+            for axis, value in values.items():
+                kinds[key][axis].add(value)
+    return tuple(
+        RunRange(
+            family=family,
+            framework=framework,
+            precisions=tuple(sorted(precisions[family, framework])),
+            runs=len(ids[family, framework]),
+            **{axis: _span(values[axis]) for axis in AXES},
+        )
+        for (family, framework), values in sorted(kinds.items())
+    )
+
+
+def _span(values: set[int]) -> Span:
+    return min(values), max(values)
