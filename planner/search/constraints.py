@@ -97,6 +97,8 @@ class Constraints:
 
     def allows(self, axis: str, value: int) -> bool:
         """Whether ``value`` passes every pin and forbid on ``axis``."""
+        if not self.pins and not self.forbids:
+            return True
         if any(pin.axis == axis and not pin.names(value) for pin in self.pins):
             return False
         return not any(ban.axis == axis and ban.names(value) for ban in self.forbids)

@@ -8,7 +8,7 @@ without any choice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, product
 
@@ -32,6 +32,8 @@ from planner.search.space import (
 
 PINS = "pins"
 MEMORY = "memory"
+
+_ROWS_AT_ONCE = 500_000
 
 
 @dataclass(kw_only=True)
@@ -124,37 +126,51 @@ def _check_group(
     read = sorted({axis for rule in rules for axis in axes_read(request, rule) if axis in MESH_AXES} | set(group.key))
     representative, inverse = distinct([meshes[axis] for axis in read])
     columns = {axis: meshes[axis][representative] for axis in read}
-    by_choices: dict[tuple[int, ...], list[int]] = {}
-    for index, key in enumerate(zip(*(columns[axis].tolist() for axis in group.key), strict=True)):
-        by_choices.setdefault(key, []).append(index)
+    choices, first, count = _choices_of(group, columns)
     passes = np.zeros(len(representative), dtype=np.bool_)
-    no_choice = np.zeros(len(representative), dtype=np.bool_)
-    broken: dict[str, Bools] = {rule.name: np.zeros(len(representative), dtype=np.bool_) for rule in rules}
+    broken = {rule.name: np.zeros(len(representative), dtype=np.bool_) for rule in rules}
     inner: dict[str, dict[str, int]] = {}
-    for key, indices in by_choices.items():
-        at = np.array(indices, dtype=np.int64)
-        choices = np.array(group.choices(*key), dtype=np.int64).reshape(-1, len(group.axes))
-        if not len(choices):
-            no_choice[at] = True
-            continue
-        grid: dict[str, Ints] = {axis: columns[axis][at][:, np.newaxis] for axis in read}
-        grid |= {axis: choices[np.newaxis, :, position] for position, axis in enumerate(group.axes)}
-        shape = (len(at), len(choices))
-        verdicts = {rule.name: np.broadcast_to(holds(request, rule, grid), shape) for rule in rules}
-        good = np.logical_and.reduce(list(verdicts.values())) if verdicts else np.ones(shape, dtype=np.bool_)
-        passes[at] = good.any(axis=1)
+    for tuples in _in_blocks(count):
+        # Every tuple of the block with every choice that it has, one after the other.
+        of_row, start = np.repeat(tuples, count[tuples]), np.cumsum(count[tuples]) - count[tuples]
+        place = np.arange(len(of_row)) - np.repeat(start, count[tuples])
+        grid: dict[str, Ints] = {axis: column[of_row] for axis, column in columns.items()}
+        grid |= dict(zip(group.axes, np.ascontiguousarray(choices[first[of_row] + place].T), strict=True))
+        good = np.ones(len(of_row), dtype=np.bool_)
         for rule in rules:
-            fails = ~verdicts[rule.name][:, 0]
-            broken[rule.name][at] = fails
+            holding = np.broadcast_to(holds(request, rule, grid), good.shape)
+            good &= holding
+            fails = ~holding[start]
+            broken[rule.name][tuples] = fails
             if fails.any() and rule.name not in inner:
-                first = {axis: choices[0, position] for position, axis in enumerate(group.axes)}
-                inner[rule.name] = {axis: int(code) for axis, code in first.items()}
-                example = {axis: columns[axis][at][fails][:1] for axis in read}
-                example |= {axis: np.array([code]) for axis, code in first.items()}
+                at = start[fails][:1]
+                example = {axis: column[at] for axis, column in grid.items()}
+                inner[rule.name] = {axis: int(grid[axis][at[0]]) for axis in group.axes}
                 inner[rule.name] |= _options_of(request, rule, example)
+        passes[tuples] = np.logical_or.reduceat(good, start)
+    no_choice = count == 0
     lost = ~(passes | no_choice)
     for rule in rules:
         _count(result, rule, (lost & broken[rule.name])[inverse], meshes, inner.get(rule.name, {}))
     if no_choice.any():
         result.counts[PINS] = result.counts.get(PINS, 0) + int(no_choice[inverse].sum())
     result.legal &= passes[inverse]
+
+
+def _choices_of(group: _Group, columns: Columns) -> tuple[Ints, Ints, Ints]:
+    """Choices of all keys in one table, shape (choices, axes); for each tuple the first of its own, and how many."""
+    keys, of_tuple = distinct([columns[axis] for axis in group.key])
+    each = [
+        np.array(group.choices(*key), dtype=np.int64).reshape(-1, len(group.axes))
+        for key in zip(*(columns[axis][keys].tolist() for axis in group.key), strict=True)
+    ]
+    counts = np.array([len(own) for own in each], dtype=np.int64)
+    table = np.concatenate(each) if each else np.zeros((0, len(group.axes)), dtype=np.int64)
+    return table, (np.cumsum(counts) - counts)[of_tuple], counts[of_tuple]
+
+
+def _in_blocks(count: Ints) -> Iterator[Ints]:
+    """Tuples that have any choice, in parts with about as many rows as memory should hold at once."""
+    some = np.flatnonzero(count)
+    block = np.cumsum(count[some]) // _ROWS_AT_ONCE
+    yield from np.split(some, np.flatnonzero(np.diff(block)) + 1) if len(some) else ()

@@ -42,6 +42,7 @@ LARGEST_MICRO_BATCH = 64
 _MOST_MESHES = 5_000_000
 
 
+@lru_cache(maxsize=65536)
 def divisors(value: int) -> tuple[int, ...]:
     """All positive divisors, ascending."""
     small = [d for d in range(1, int(value**0.5) + 1) if value % d == 0]
