@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Literal, Protocol
@@ -86,7 +86,11 @@ class Calibration(Frozen):
     parameters: tuple[ParameterRow, ...]
 
     def __hash__(self) -> int:
-        # Of what tells calibrations apart in practice: hashing all of every row would cost much of what caches save.
+        return self.hash_of_values
+
+    @cached_property
+    def hash_of_values(self) -> int:
+        """Of what tells calibrations apart in practice, taken once: caches ask for it thousands of times a search."""
         return hash((self.name, tuple(row.value for row in self.parameters)))
 
     def resolve(
