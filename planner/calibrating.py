@@ -34,6 +34,7 @@ class Calibrated:
         alone: what kernels and collectives say; None where none were given.
         runs: how many rows were read.
         figures: measured figure -> how many runs have it and could be priced.
+        shares: measured figure -> how much of the move that the fit asked for the runs support, being of one mind.
         moved: what lies elsewhere than before, the surest first.
         steady: how many parameters could have moved and didn't.
         problems: what is wrong with rows.
@@ -44,6 +45,7 @@ class Calibrated:
     alone: Learned | None
     runs: int
     figures: dict[str, int]
+    shares: dict[str, float]
     moved: tuple[Moved, ...]
     steady: int
     problems: tuple[str, ...]
@@ -56,6 +58,7 @@ class Calibrated:
             "alone": self.alone.as_dict() if self.alone else None,
             "runs": self.runs,
             "figures": self.figures,
+            "shares": self.shares,
             "moved": [row.as_dict() for row in self.moved],
             "steady": self.steady,
             "problems": list(self.problems),
@@ -107,6 +110,7 @@ def calibrate(
         alone=alone,
         runs=len(rows),
         figures={str(figure): count for figure, count in fitted.figures.items()} if fitted else {},
+        shares={str(figure): round(of.share, 4) for figure, of in fitted.solutions.items()} if fitted else {},
         moved=moved,
         steady=steady,
         problems=(*(alone.notes if alone else ()), *problems_of(rows)),

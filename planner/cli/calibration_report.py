@@ -13,6 +13,7 @@ from planner.cli.report import PipedConsole, figures_table
 
 _WIDE_ENOUGH = 160
 _SHOWN = 40
+_NEARLY_ALL = 0.995
 
 
 def print_calibrated(found: Calibrated, out: str, cluster_out: str | None = None) -> None:
@@ -69,6 +70,12 @@ def _about(of: Estimate) -> str:
     return ", ".join(part for part in (of.accelerator, of.precision) if part)
 
 
+def _disagreement(figure: str, share: float) -> str:
+    if not share:
+        return f"{figure}: left as it was: runs disagree, or repeats of one differ, by more than it would move"
+    return f"{figure}: {share:.0%} of the move is made, as much as the runs agree on; they differ among themselves"
+
+
 def _print_runs(console: PipedConsole, found: Calibrated) -> None:
     told = ", ".join(f"{count} with a measured {figure}" for figure, count in found.figures.items())
     begun = f"{found.base} and what was measured alone" if found.alone else found.base
@@ -79,6 +86,9 @@ def _print_runs(console: PipedConsole, found: Calibrated) -> None:
             numbers = (f"{value:.4g}" for value in (row.before, row.after, row.standard_error))
             table.add_row(row.name, escape(row.about), *numbers, str(row.runs), str(row.groups))
         console.print(table)
+    for figure, share in found.shares.items():
+        if share < _NEARLY_ALL:
+            console.print(_disagreement(figure, share), soft_wrap=True, markup=False)
     left = len(found.moved) - _SHOWN
     if left > 0:
         console.print(f"{left} more moved, see --json", soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, log
@@ -15,11 +16,14 @@ from costmodel.calibration.fit.solve import Settings, Solution, solve
 from costmodel.calibration.fit.tree import Row, Tree, tree_of
 from costmodel.calibration.ranges import merged
 from costmodel.errors import InvalidInput
+from costmodel.runs.cases import Unpriced, cases_of
 from costmodel.runs.columns import Run
 
 # Of the log. A row that lies no further from its parent, or from its prior, says no more than that. Hundreds of rows
 # make a prediction, so what each of them may drop is little.
 _TELLING = 2e-4
+# Nor does one that lies within this share of its standard error: runs say nothing of it.
+_TELLING_ERRORS = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +86,7 @@ def fit(
     """
     measured = measured_in(runs, calibration_of(priors))
     if not measured:
-        raise InvalidInput("runs", what, "no row has a measured time or memory and says enough to be priced")
+        raise InvalidInput("runs", f"{len(runs)} row{'s' * (len(runs) != 1)}", _nothing_to_learn(runs, priors))
     tree = tree_of(priors, [case for figure in measured for case in figure.cases])
     solutions = {figure.figure: solve(tree, figure, settings, study_effects=study_effects) for figure in measured}
     found = _found(tree, solutions.values())
@@ -100,6 +104,15 @@ def fit(
     )
     counts = {figure.figure: len(figure) for figure in measured}
     return Fitted(calibration=calibration, tree=tree, found=found, solutions=solutions, figures=counts)
+
+
+def _nothing_to_learn(runs: Sequence[Run], priors: Priors) -> str:
+    """Why no run counts, as most of them have it."""
+    lacking = Counter(
+        case.reason for case in cases_of(tuple(runs), calibration_of(priors)) if isinstance(case, Unpriced)
+    )
+    said = "; ".join(f"{count} of them: {reason}" for reason, count in lacking.most_common(3))
+    return "no row has a measured time or memory and says enough to be priced" + (f" ({said})" if said else "")
 
 
 def _errors(
@@ -157,7 +170,7 @@ def _row(tree: Tree, found: Sequence[Found], index: int, what: str) -> Parameter
     as_before = None if row.prior is None else row.prior.as_row()
     if told.log_error is None:
         return as_before
-    if abs(told.log_value - told.log_before) < _TELLING:
+    if abs(told.log_value - told.log_before) < max(_TELLING, _TELLING_ERRORS * told.log_error):
         return as_before
     value = exp(told.log_value)
     return ParameterRow(

@@ -8,29 +8,28 @@ and a way to measure, which no parameter speaks of. What is minimised:
     + sum_s (u_s / study_spread)^2                                        effects of studies
 
 with ``rho(z^2) = c ln(1 + z^2 / c)`` (Cauchy), which lets runs that nothing explains go, and ``w_i`` a power of the
-number of runs of the study, since those of one sweep repeat each other. scipy's trust region does the descent.
+number of runs of the study, since those of one sweep repeat each other. ``descent`` does the minimising.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from costmodel.arrays import Ints, Num
+from costmodel.calibration.fit.descent import LeastSquares, curvature, descend
 from costmodel.calibration.fit.measured import Measured
+from costmodel.calibration.fit.support import supported_share
 from costmodel.calibration.fit.tree import Tree
 from costmodel.calibration.parameters import OF_MEMORY, PARAMETER_NAMES, SHARES_OF_ONE
 
 _BUMP = -1e-3  # towards less, where no share is cut off at one
-_TOLERANCE = 1e-3
+_TOLERANCE = 1e-4
 _MEMORY_OF_A_PLACE = 0.2  # plans of one place differ in what they keep, so a few tell little of the others
 _WITHIN_A_PLACE = 0.3  # of the error of a class: how far runs of one place differ among themselves
 _ERRORS_IN_INTERVAL = 1.645  # standard deviations of a normal value within which nine of ten lie
-_NEAREST_TO_ONE = 1e-4  # of the log of a share, since the descent starts inside of the bounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +42,7 @@ class Settings:
             memory figures, in which clusters and releases differ less.
         study_power: a run weighs ``(runs of its study) ** -study_power``.
         cut: squared errors, in scales, beyond which a run counts ever less.
-        evaluations: most evaluations of the descent.
+        steps: most steps of the descent.
     """
 
     time_scale: float = 0.06
@@ -52,7 +51,7 @@ class Settings:
     memory_study_spread: float = 0.02
     study_power: float = 0.4
     cut: float = 4.0
-    evaluations: int = 24
+    steps: int = 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +61,7 @@ class Solution:
     Attributes:
         rows: positions in the tree of the rows that were free.
         log_values, log_errors: of each of them.
+        share: of the move that the fit asked for, what was made; runs of one place that disagree support less of it.
         runs, groups: how many runs each holds for, and of how many groups.
         study_effects: study -> log of measured over predicted that no row explains.
         residuals: per run, log of measured over predicted, with the effect of its study in it.
@@ -70,6 +70,7 @@ class Solution:
     rows: Ints
     log_values: Num
     log_errors: Num
+    share: float
     runs: Ints
     groups: Ints
     study_effects: Mapping[str, float]
@@ -86,19 +87,15 @@ def solve(tree: Tree, measured: Measured, settings: Settings | None = None, *, s
         study_effects: False when all runs are of whom the calibration is for: then what they share is to be learned.
     """
     problem = _Problem(tree, measured, settings or Settings(), study_effects)
-    loss: Any = problem.loss  # scipy's annotations know its arrays' dimensions, ours don't
-    found = least_squares(
-        problem.residuals,
-        problem.start(),
-        jac=problem.jacobian,
-        bounds=(-np.inf, problem.upper),
-        loss=loss,
-        x_scale=problem.scales,
-        max_nfev=problem.settings.evaluations,
-        ftol=_TOLERANCE,
-        xtol=_TOLERANCE,
-    )
-    return problem.solution(found.x, np.asarray(found.jac))
+    squares = problem.squares()
+    found = descend(squares, problem.start(), steps=problem.settings.steps, tolerance=_TOLERANCE)
+    share = 1.0
+    if not study_effects:
+        before = problem.as_priors()
+        residuals, moved = problem.measured.logs - problem.predicted(before), problem.predicted(found)
+        share = supported_share(residuals, moved - problem.predicted(before))
+        found = before + share * (found - before)
+    return problem.solution(found, share, np.sqrt(np.diag(np.linalg.inv(curvature(squares, found)))))
 
 
 class _Problem:
@@ -150,14 +147,24 @@ class _Problem:
                 target[line] = self.logs[index if parent is None else parent] / self.spreads[line]
         return matrix, target
 
+    def squares(self) -> LeastSquares:
+        """What is minimised."""
+        return LeastSquares(
+            residuals=self.residuals, jacobian=self.jacobian, loss=self.loss, upper=self.upper, scales=self.scales
+        )
+
     def start(self) -> Num:
         """Where the descent begins: the priors, or where they say to look."""
         first = np.log(_first_values(self.tree, start=True)[self.free])
-        begin = np.concatenate([first, np.zeros(self.effects)])
-        inside: Num = np.minimum(begin, self.upper - _NEAREST_TO_ONE)
-        return inside
+        begin: Num = np.minimum(np.concatenate([first, np.zeros(self.effects)]), self.upper)
+        return begin
 
-    def _predicted(self, z: Num, bumped: str | None = None) -> Num:
+    def as_priors(self) -> Num:
+        """All rows as the priors have them."""
+        return self.logs[self.free]
+
+    def predicted(self, z: Num, bumped: str | None = None) -> Num:
+        """Logs of the figures."""
         # What no run moves is as the priors have it to the last bit: a multiple of 64 is not one of exp(log(64)).
         values = self.fixed.copy()
         values[self.free] = np.exp(z[: self.free.size])
@@ -169,7 +176,7 @@ class _Problem:
 
     def residuals(self, z: Num) -> Num:
         """All residuals, in standard deviations."""
-        error = self.measured.logs - self._predicted(z)
+        error = self.measured.logs - self.predicted(z)
         effects = z[self.free.size :]
         if self.effects:
             error = error - effects[self.study]
@@ -182,12 +189,12 @@ class _Problem:
 
         A row moves only the runs it holds for, so all rows of a parameter are moved at once and told apart after.
         """
-        before, runs, rows = self._predicted(z), len(self.measured), self.free.size
+        before, runs, rows = self.predicted(z), len(self.measured), self.free.size
         result = np.zeros((runs + z.size, z.size))
         for name in self.names:
             column = self.position[self.holding[name]]
             moved = np.flatnonzero(column >= 0)
-            slope = (self._predicted(z, name) - before) / _BUMP
+            slope = (self.predicted(z, name) - before) / _BUMP
             result[moved, column[moved]] -= (slope * self.precision)[moved]
         result[runs : runs + rows, :rows] = self.prior_matrix
         if self.effects:
@@ -203,10 +210,9 @@ class _Problem:
         result[:, :runs] = cut * np.log(beyond), 1.0 / beyond, -1.0 / (cut * beyond**2)
         return result
 
-    def solution(self, z: Num, jacobian: Num) -> Solution:
-        """The found values, with errors from the curvature; scipy returns the Jacobian as the loss weighs it."""
+    def solution(self, z: Num, share: float, errors: Num) -> Solution:
+        """The found values, with their errors from the curvature."""
         rows, count = self.free.size, len(self.tree.rows)
-        errors = np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))[:rows]
         _, group = np.unique(self.measured.groups, return_inverse=True)
         told = np.zeros((count, len(self.measured)), dtype=bool)
         for name in self.names:
@@ -221,11 +227,12 @@ class _Problem:
         return Solution(
             rows=self.free,
             log_values=z[:rows],
-            log_errors=errors,
+            log_errors=errors[:rows],
+            share=share,
             runs=runs[self.free],
             groups=groups[self.free],
             study_effects=dict(zip(self.studies.tolist(), z[rows:].tolist(), strict=False)),
-            residuals=self.measured.logs - self._predicted(z),
+            residuals=self.measured.logs - self.predicted(z),
         )
 
 
