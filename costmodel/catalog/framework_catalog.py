@@ -143,3 +143,8 @@ def load_optimizer(name: str) -> OptimizerRecipe:
     if name.lower() not in recipes:
         raise UnknownName("optimizer", name, recipes)
     return recipes[name.lower()]
+
+
+def optimizer_recipes() -> tuple[OptimizerRecipe, ...]:
+    """All of them, in the order of the file."""
+    return tuple(_recipes()[1].values())

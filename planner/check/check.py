@@ -198,6 +198,8 @@ class _Check:
             self.warnings.append(f"no best plan was searched: {error}")
             return None, None
         if not outcome.best:
+            if outcome.proven and status in FITTING:
+                self.warnings.append(f"no plan heeds what is asked of plans: {self.request.constraints.describe()}")
             return None, self._why_nothing(search, outcome) if nothing_found else None
         if not self.asked.best:
             return None, None

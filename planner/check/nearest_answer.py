@@ -17,6 +17,7 @@ from planner.check.judge import Broken
 from planner.check.memory import stage_verdicts, worst
 from planner.check.nearest import NearestSearch
 from planner.check.price import price
+from planner.search.constraints import Contradiction
 from planner.search.request import SearchRequest
 from planner.search.room import Room
 from planner.search.space import domains
@@ -46,15 +47,17 @@ def nearest_of(
     layout_rules = {rule.name for rule in rules_for(scenario.framework) if "layout" in rule.axes}
     layers_stand = not (layout_rules | {"layers_add_up", "chunks_add_up"}) & {entry.rule for entry in broken}
     own = layout_of(plan, scenario.model.num_layers) is None and layers_stand
-    search = NearestSearch(
-        request=request,
-        facts=facts,
-        reference=reference,
-        own_layers=chunks_of_plan(plan) if own else None,
-        deadline=deadline,
-    )
     try:
+        search = NearestSearch(
+            request=request,
+            facts=facts,
+            reference=reference,
+            own_layers=chunks_of_plan(plan) if own else None,
+            deadline=deadline,
+        )
         found, complete = search.run()
+    except Contradiction:
+        return Nearest(answer=None, searched=None, warnings=())
     except InvalidInput as error:
         if error.field != "space":
             raise

@@ -14,6 +14,7 @@ from costmodel.stages import shortened
 from planner.check.check import FITTING, Checked
 from planner.cli.check_memory import memory_lines
 from planner.cli.report import AT_RISK_MEANS, BEYOND_RANGE, headline, held_in_words
+from planner.cli.why_not import why_not
 from planner.options_in_words import options_in_words
 from planner.search.answer import scenario_in_words
 from planner.wording import sharding
@@ -193,8 +194,7 @@ def _nearest(answer: Json) -> Iterator[tuple[str, str]]:
     nearest = answer["nearest"]
     if nearest is None:
         why = answer["infeasibility"]
-        told = f"no legal plan fits: {why['conflict'][0]['rule']}: {why['conflict'][0]['reason']}" if why else None
-        yield "nearest", told or "none was found in what was searched"
+        yield "nearest", "\n".join(why_not(why)) if why else "none was found in what was searched"
     else:
         yield "nearest", _changes(nearest)
         risk = " (at risk)" if nearest["status"] == "at_risk" else ""

@@ -12,6 +12,7 @@ from rich.table import Table
 from costmodel.stages import shortened
 from planner.cli.beside import beside
 from planner.cli.exits import tell
+from planner.cli.why_not import why_not
 from planner.wording import sharding
 
 _GIB = 2**30
@@ -239,6 +240,5 @@ def _tell_why_not(answer: dict[str, Any]) -> None:
     if answer["status"] == "unknown":
         tell("planner: no plan was found before --max-seconds; give it more time")
         return
-    first, *others = answer["infeasibility"]["conflict"]
-    also = f" (also {', '.join(part['rule'] for part in others)}: see --json)" if others else ""
-    tell(f"planner: no plan fits: {first['rule']}: {first['reason']}{also}")
+    for line in why_not(answer["infeasibility"]):
+        tell(f"planner: {line}")

@@ -187,18 +187,33 @@ class AskedQuestion(Told):
 
 
 class Conflict(Told):
-    """A rule in the way: how many meshes it stops, and one of them with its numbers."""
+    """A rule in the way, or something that was asked for: how many meshes it stops, and why in words with numbers."""
 
     rule: str
     meshes: int
     reason: str
 
 
+class Relaxation(Told):
+    """A change under which a search found a plan."""
+
+    change: str
+    flags: tuple[str, ...]
+    leave_out: tuple[str, ...]
+    fields: dict[str, Any]
+    cost: str
+    changes_training: bool
+    plan: PlanFields
+    options: tuple[str, ...]
+    prediction: Prediction
+
+
 class Infeasibility(Told):
     """Why nothing fits."""
 
     conflict: tuple[Conflict, ...]
-    relaxations: tuple[dict[str, Any], ...]
+    minimal: bool = False
+    relaxations: tuple[Relaxation, ...]
 
 
 class SearchFacts(Told):

@@ -17,6 +17,7 @@ from planner.explain.disagreements import disagreements, row_of, value_of
 from planner.explain.procedure import Procedure
 from planner.explain.shapes import Pricer
 from planner.search.answer import answer_to, predictions
+from planner.search.constraints import Contradiction
 from planner.search.objective import objective_of
 from planner.search.request import SearchRequest
 from planner.search.solve import Progress
@@ -47,7 +48,10 @@ def answered(request: SearchRequest, progress: Progress | None = None, stopped: 
 
     if lacking_format(request.scenario.workload.precision, request.scenario.cluster.accelerator) is not None:
         return answer  # nothing can be priced: the rule that says so explains it
-    return answer | {"explanation": explanation_of(request, answer, late)}
+    try:
+        return answer | {"explanation": explanation_of(request, answer, late)}
+    except Contradiction:
+        return answer  # what is asked for contradicts itself: the conflict explains it
 
 
 def explanation_of(request: SearchRequest, answer: Json, late: Callable[[], bool]) -> Json:

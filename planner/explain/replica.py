@@ -12,8 +12,8 @@ from costmodel.table import AXES
 from planner.explain import told
 from planner.explain.shapes import Found, Pricer, Shape
 from planner.explain.step import Number, Step, step
-from planner.search.answer import STATE_TERMS
 from planner.search.choices import offloads
+from planner.search.rule_words import STATE_TERMS
 from planner.search.space import legal_zero_stages, recompute_policies
 
 _NONE = OFFLOADS.index("none")

@@ -15,19 +15,15 @@ from costmodel.changes_training import changes_training
 from costmodel.facts import Facts
 from costmodel.fingerprint import calibration_id, cost_model_version, plan_id, scenario_id
 from costmodel.flops import recomputed_flops_per_token, selectively_recomputed_flops_per_token
-from costmodel.layers import total
 from costmodel.plan_rows import plan_of
 from costmodel.predict import StagePrediction, predict_stages
 from costmodel.recompute_modules import modules_of
 from costmodel.scenario import Scenario
-from costmodel.spec.options import OFFLOADS
 from costmodel.spec.plan import RECOMPUTES
 from costmodel.table import PlanTable, stage_table
 from costmodel.utilisation import utilisation
 from planner.options_in_words import options_in_words
-from planner.search.choices import offloads
-from planner.search.eliminate import MEMORY, PINS
-from planner.search.need import Need
+from planner.search.infeasible import explained
 from planner.search.objective import objective_of
 from planner.search.request import SearchRequest
 from planner.search.room import Room
@@ -35,11 +31,6 @@ from planner.search.solve import Outcome, Progress, Search
 from planner.search.version import search_version
 
 Json = dict[str, Any]
-
-STATE_TERMS = ("parameters", "weight_copies", "gradients", "optimizer")
-"""The memory terms of model state."""
-
-_GIB = 2**30
 
 _NOT_COUNTED = "the deadline left no time to count the meshes that do not fit into memory"
 
@@ -131,14 +122,14 @@ def answer_to(request: SearchRequest, progress: Progress | None = None, stopped:
         progress, stopped: as in ``Search``.
 
     Raises:
-        InvalidInput: the request leaves an axis without a value, or is about more meshes than can be searched.
+        InvalidInput: the request is about more meshes than can be searched.
     """
     search = Search(request, progress, stopped)
     outcome = search.run()
-    return answer_of(request, search.facts, outcome)
+    return answer_of(request, search.facts, outcome, stopped)
 
 
-def answer_of(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:
+def answer_of(request: SearchRequest, facts: Facts, outcome: Outcome, stopped: Event | None = None) -> Json:
     """The whole answer; ``best`` and ``bound`` are in the objective's unit."""
     scenario, status = request.scenario, status_of(outcome)
     unit_value = objective_of(request).shown
@@ -174,7 +165,7 @@ def answer_of(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:
         "plans_within": outcome.within,
         "plans": plans,
         "eliminated": dict(sorted(outcome.elimination.counts.items())),
-        "infeasibility": infeasibility(request, facts, outcome) if status == "infeasible" else None,
+        "infeasibility": infeasibility(request, facts, outcome, stopped) if status == "infeasible" else None,
         "warnings": [
             *scenario.warnings(),
             *changes_training(found),
@@ -217,72 +208,12 @@ def scenario_in_words(scenario: Scenario) -> Json:
     }
 
 
-def infeasibility(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:
-    """Why nothing is left: each rule with how many meshes it stops and one of them with its numbers."""
-    scenario, elimination = request.scenario, outcome.elimination
-    conflict: list[Json] = []
-    if not outcome.meshes:
-        least, most = request.least_devices, scenario.devices
-        span = f"{most}" if least == most else f"{least}..{most}"
-        reason = f"no product tp * cp * pp * dp of the values that may be used lies in {span} devices"
-        if least > 1:
-            reason += f" (--min-used {request.min_used:g} of {most})"
-        conditions = request.constraints.describe()
-        reason += f" under {conditions}" if conditions else ""
-        conflict.append({"rule": "devices", "meshes": 0, "reason": reason})
+def infeasibility(request: SearchRequest, facts: Facts, outcome: Outcome, stopped: Event | None = None) -> Json:
+    """Why nothing is left, and what would make something fit: ``{conflict, minimal, relaxations}``."""
 
-    # What every legal mesh breaks comes before what keeps others from being legal.
-    # Among rules that stop as many, the one that reads the fewest axes says the most.
-    def place(item: tuple[str, int]) -> tuple[bool, int, int]:
-        name, count = item
-        return name != MEMORY, -count, len(elimination.examples[name][0].axes) if name in elimination.examples else 0
+    def near(other: SearchRequest) -> Json | None:
+        search = Search(other, stopped=stopped, proving=False)
+        found = search.run()
+        return answer_of(other, search.facts, found) if found.best else None
 
-    for rule, count in sorted(elimination.counts.items(), key=place):
-        if rule == MEMORY:
-            reason = memory_reason(request, facts, outcome)
-        elif rule == PINS:
-            reason = f"{request.constraints.describe()} leave no way to lay out stages, sharding or the CP exchange"
-        else:
-            broken, row = elimination.examples[rule]
-            reason = broken.reason(scenario, row)
-        conflict.append({"rule": rule, "meshes": count, "reason": reason})
-    return {"conflict": conflict, "relaxations": []}
-
-
-def memory_reason(request: SearchRequest, facts: Facts, outcome: Outcome) -> str:
-    """What the leanest plan needs of the memory that is short, the device's, the host's or both, against what there is.
-
-    The leanest is the one that lacks the least, by share of what there is.
-    """
-    scenario = request.scenario
-    usable, hosts = scenario.usable_bytes / _GIB, scenario.cluster.host_memory_bytes_per_node
-    if outcome.leanest is None:
-        beside = f" and {hosts / _GIB:.1f} GiB of host memory per node" if hosts and any(offloads(request)) else ""
-        return f"no plan of these meshes fits into the usable {usable:.1f} GiB per device{beside}"
-    table = outcome.leanest
-    full = predict_stages(facts, table, stage_table(scenario, table, every_stage=True))
-    need = Need(
-        device_bytes=float(full.peak_bytes[0]),
-        usable_bytes=scenario.usable_bytes,
-        host_bytes=float(full.host_bytes[0]),
-        host_memory_bytes=hosts,
-    )
-    row = table.row(0)
-    mesh = ", ".join(f"{axis} {row[axis]}" for axis in ("tp", "cp", "pp", "dp", "ep") if row[axis] > 1 or axis == "dp")
-    offload = f", offload {OFFLOADS[row['offload']]}" if row["offload"] else ""
-    plan = f"({mesh}, zero_stage {row['zero_stage']}, {RECOMPUTES[row['recompute']]} recompute{offload})"
-    told: list[str] = []
-    if "host" in need.short_of and hosts is not None:
-        told.append(
-            f"{need.host_bytes / _GIB:.1f} GiB of host memory per node for what it offloads, where a node of "
-            f"{scenario.cluster.name} has {hosts / _GIB:.1f} GiB"
-        )
-    if "host" not in need.short_of or "device" in need.short_of:
-        worst = int(total(full.memory)[0].argmax())
-        state = sum(float(full.memory[name][0, worst]) for name in STATE_TERMS)
-        capacity = scenario.cluster.accelerator.memory_bytes / _GIB
-        told.append(
-            f"{need.device_bytes / _GIB:.1f} GiB per device, {state / _GIB:.1f} GiB of it parameters, gradients and "
-            f"optimizer; usable are {usable:.1f} of {capacity:.1f} GiB"
-        )
-    return f"the leanest plan {plan} needs {', and '.join(told)}"
+    return explained(request, facts, outcome, near, stopped)

@@ -13,11 +13,11 @@ from itertools import product
 import numpy as np
 
 from costmodel.arrays import Bools, Ints
-from costmodel.errors import InvalidInput
 from costmodel.rules import Rule
 from costmodel.spec.options import BY_NAME, CHOICE_NAMES, CHOICES, Option
 from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE
 from costmodel.usual_options import tried_options_in, usual_codes, usual_options_in
+from planner.search.constraints import Contradiction
 from planner.search.request import SearchRequest
 from planner.search.space import recompute_policies
 
@@ -67,7 +67,7 @@ def policies(request: SearchRequest) -> tuple[tuple[int, int], ...]:
     Modules are named under ``selective`` only, and only whole layers are recomputed several at once.
 
     Raises:
-        InvalidInput: pins leave none.
+        Contradiction: pins leave none.
     """
     choices, found = option_choices(request), list[tuple[int, int]]()
     modules, interval = CHOICE_NAMES.index("recompute_modules"), CHOICE_NAMES.index("recompute_interval")
@@ -78,7 +78,7 @@ def policies(request: SearchRequest) -> tuple[tuple[int, int], ...]:
             found.append((policy, place))
     if not found:
         said = "recompute_modules go with recompute=selective, recompute_interval with recompute=full"
-        raise InvalidInput("pin", request.constraints.describe(), said)
+        raise Contradiction("pin", request.constraints.describe(), said)
     return tuple(found)
 
 

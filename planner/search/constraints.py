@@ -6,7 +6,7 @@ space (an odd tp, say): they are then searched, and the rules that refuse them a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from costmodel.errors import InvalidInput, UnknownName
@@ -46,6 +46,10 @@ _LARGEST = 1_000_000_000
 _MOST_SHOWN = 12
 
 
+class Contradiction(InvalidInput):
+    """Pins and forbids leave no plan to look at. An answer explains it: it is no mistake in what was typed."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Range:
     """Integers from ``low`` to ``high``, both included; ``high`` None is open."""
@@ -83,17 +87,22 @@ class Constraints:
 
     @classmethod
     def parse(cls, pins: Iterable[str], forbids: Iterable[str]) -> Constraints:
-        """Read the texts of ``--pin`` and ``--forbid``.
+        """Read the texts of ``--pin`` and ``--forbid``; conditions that contradict each other are no error here.
 
         Raises:
-            InvalidInput: a text that is no condition, or pins that leave an axis without values.
+            InvalidInput: a text that is no condition.
         """
-        parsed = cls(
+        return cls(
             pins=tuple(_condition("pin", text) for text in pins),
             forbids=tuple(_condition("forbid", text) for text in forbids),
         )
-        parsed._check_contradictions()
-        return parsed
+
+    def without(self, lifted: Collection[Condition]) -> Constraints:
+        """The same less some conditions."""
+        return Constraints(
+            pins=tuple(pin for pin in self.pins if pin not in lifted),
+            forbids=tuple(ban for ban in self.forbids if ban not in lifted),
+        )
 
     def allows(self, axis: str, value: int) -> bool:
         """Whether ``value`` passes every pin and forbid on ``axis``."""
@@ -119,14 +128,14 @@ class Constraints:
         """The domain of an axis that every plan has.
 
         Raises:
-            InvalidInput: pins and forbids leave none of the default values.
+            Contradiction: pins and forbids leave none of the default values.
         """
         offered = tuple(default)
         values = self.domain(axis, offered)
         if not values:
             kind = "pin" if any(pin.axis == axis for pin in self.pins) else "forbid"
-            raise InvalidInput(
-                kind, self.describe(axis), f"it leaves {axis} without a value; {_searched(axis, offered)}"
+            raise Contradiction(
+                kind, self.describe(axis), f"it leaves {axis} without a value; {searched_values(axis, offered)}"
             )
         return values
 
@@ -139,26 +148,8 @@ class Constraints:
         pins = [f"--pin {c.text}" for c in self.pins if axis in (None, c.axis)]
         return " ".join(pins + [f"--forbid {c.text}" for c in self.forbids if axis in (None, c.axis)])
 
-    def _check_contradictions(self) -> None:
-        """Pins on one axis must share a value; what is listed must not all be forbidden."""
-        for axis in {pin.axis for pin in self.pins}:
-            pins = [pin for pin in self.pins if pin.axis == axis]
-            # If anything satisfies all pins, then one of their values or the start of one of their ranges does.
-            candidates = {value for pin in pins for value in (*pin.values, *(span.low for span in pin.ranges))}
-            together = " ".join(pin.text for pin in pins)
-            if not any(all(pin.names(value) for pin in pins) for value in candidates):
-                raise InvalidInput("pin", together, f"no value of {axis} satisfies {self.describe(axis)}")
-            only_values = all(not pin.ranges for pin in pins)
-            if only_values and not self.pinned(axis):
-                raise InvalidInput("pin", together, f"no value of {axis} satisfies {self.describe(axis)}")
-        for axis, words in WORDS.items():
-            if not any(self.allows(axis, code) for code in range(len(words))):
-                raise InvalidInput(
-                    "forbid", self.describe(axis), f"it leaves {axis} without a value; there are {', '.join(words)}"
-                )
 
-
-def _searched(axis: str, offered: tuple[int, ...]) -> str:
+def searched_values(axis: str, offered: tuple[int, ...]) -> str:
     """Which values are tried, and how others would be."""
     if not offered:
         return "plans have what follows from their other axes, unless a pin lists values one by one"

@@ -46,7 +46,7 @@ class Elimination:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Group:
+class Group:
     """Inner axes chosen together; ``key`` names the mesh axes on which the choices depend."""
 
     axes: tuple[str, ...]
@@ -54,20 +54,20 @@ class _Group:
     choices: Callable[..., Sequence[tuple[int, ...]]]
 
 
-def _groups(request: SearchRequest, rules: Sequence[Rule]) -> list[_Group]:
+def groups_of(request: SearchRequest, rules: Sequence[Rule]) -> list[Group]:
     """The groups of inner axes; those that one rule reads together are chosen together."""
     groups = [
-        _Group(axes=STAGE_AXES, key=("pp",), choices=lambda pp: stage_options(request, pp)),
-        _Group(
+        Group(axes=STAGE_AXES, key=("pp",), choices=lambda pp: stage_options(request, pp)),
+        Group(
             axes=SHARD_AXES, key=("tp", "cp", "dp"), choices=lambda tp, cp, dp: sharding_options(request, tp, cp, dp)
         ),
-        _Group(
+        Group(
             axes=("cp_comm_type",),
             key=("cp",),
             choices=lambda cp: [(code,) for code in (offered_cp_comm(request) if cp > 1 else (0,))],
         ),
         # Every mesh has the same policies; a group needs some axis as its key.
-        _Group(axes=POLICY_AXES, key=("pp",), choices=lambda _: policies(request)),
+        Group(axes=POLICY_AXES, key=("pp",), choices=lambda _: policies(request)),
     ]
     for rule in rules:
         read = [group for group in groups if set(group.axes) & set(axes_read(request, rule))]
@@ -76,7 +76,7 @@ def _groups(request: SearchRequest, rules: Sequence[Rule]) -> list[_Group]:
     return groups
 
 
-def _joined(groups: Sequence[_Group]) -> _Group:
+def _joined(groups: Sequence[Group]) -> Group:
     key = tuple(sorted({axis for group in groups for axis in group.key}))
 
     def choices(*values: int) -> list[tuple[int, ...]]:
@@ -84,7 +84,7 @@ def _joined(groups: Sequence[_Group]) -> _Group:
         each = [group.choices(*(at[axis] for axis in group.key)) for group in groups]
         return [tuple(chain.from_iterable(parts)) for parts in product(*each)]
 
-    return _Group(axes=tuple(chain.from_iterable(group.axes for group in groups)), key=key, choices=choices)
+    return Group(axes=tuple(chain.from_iterable(group.axes for group in groups)), key=key, choices=choices)
 
 
 def eliminate(request: SearchRequest, meshes: Columns) -> Elimination:
@@ -96,16 +96,16 @@ def eliminate(request: SearchRequest, meshes: Columns) -> Elimination:
         if set(axes_read(request, rule)) <= set(MESH_AXES):
             broken = ~np.broadcast_to(holds(request, rule, meshes), result.legal.shape)
             at = np.flatnonzero(broken)[:1]
-            inner = _options_of(request, rule, {axis: column[at] for axis, column in meshes.items()})
+            inner = options_of(request, rule, {axis: column[at] for axis, column in meshes.items()})
             _count(result, rule, broken, meshes, inner)
             result.legal &= ~broken
-    for group in _groups(request, rules):
+    for group in groups_of(request, rules):
         own = [rule for rule in rules if set(axes_read(request, rule)) & set(group.axes)]
         _check_group(request, result, group, own, meshes)
     return result
 
 
-def _options_of(request: SearchRequest, rule: Rule, example: Columns) -> dict[str, int]:
+def options_of(request: SearchRequest, rule: Rule, example: Columns) -> dict[str, int]:
     """The codes of the options that a rule reads, in an example of one row or none."""
     options = tuple(axis for axis in rule.axes if axis in BY_NAME)
     found = option_columns(request, example, options) if options else {}
@@ -120,7 +120,7 @@ def _count(result: Elimination, rule: Rule, broken: Bools, meshes: Columns, inne
 
 
 def _check_group(
-    request: SearchRequest, result: Elimination, group: _Group, rules: list[Rule], meshes: Columns
+    request: SearchRequest, result: Elimination, group: Group, rules: list[Rule], meshes: Columns
 ) -> None:
     """Judge each distinct tuple of the mesh axes that the group's choices and rules read, then spread the verdict."""
     read = sorted({axis for rule in rules for axis in axes_read(request, rule) if axis in MESH_AXES} | set(group.key))
@@ -146,7 +146,7 @@ def _check_group(
                 at = start[fails][:1]
                 example = {axis: column[at] for axis, column in grid.items()}
                 inner[rule.name] = {axis: int(grid[axis][at[0]]) for axis in group.axes}
-                inner[rule.name] |= _options_of(request, rule, example)
+                inner[rule.name] |= options_of(request, rule, example)
         passes[tuples] = np.logical_or.reduceat(good, start)
     no_choice = count == 0
     lost = ~(passes | no_choice)
@@ -157,7 +157,7 @@ def _check_group(
     result.legal &= passes[inverse]
 
 
-def _choices_of(group: _Group, columns: Columns) -> tuple[Ints, Ints, Ints]:
+def _choices_of(group: Group, columns: Columns) -> tuple[Ints, Ints, Ints]:
     """Choices of all keys in one table, shape (choices, axes); for each tuple the first of its own, and how many."""
     keys, of_tuple = distinct([columns[axis] for axis in group.key])
     each = [

@@ -30,6 +30,7 @@ from planner.search.bounds import (
     work_bound_device_s,
 )
 from planner.search.choices import policies
+from planner.search.constraints import Contradiction
 from planner.search.eliminate import MEMORY, Elimination, eliminate
 from planner.search.found import Found
 from planner.search.leanest import nearest_plan, unfit_meshes
@@ -92,11 +93,18 @@ class Search:
     Args:
         progress: is called from the searching thread and should return at once.
         stopped: once it is set, the search ends as soon as it can, as if its deadline had passed.
+        proving: whether to prove what was found and to count what doesn't fit; without, good plans come sooner.
     """
 
     def __init__(
-        self, request: SearchRequest, progress: Progress | None = None, stopped: threading.Event | None = None
+        self,
+        request: SearchRequest,
+        progress: Progress | None = None,
+        stopped: threading.Event | None = None,
+        *,
+        proving: bool = True,
     ) -> None:
+        self.proving = proving
         self.request = request
         self.progress = progress
         self.stopped = stopped
@@ -108,7 +116,17 @@ class Search:
         self.deadline = self.started + request.max_seconds
 
     def run(self) -> Outcome:
-        """The whole search; returns what it has when the deadline passes."""
+        """The whole search; returns what it has when the deadline passes.
+
+        Pins and forbids that contradict each other leave no mesh at all.
+        """
+        try:
+            return self._run()
+        except Contradiction:
+            nothing = Elimination(legal=np.zeros(0, dtype=np.bool_))
+            return Outcome(elimination=nothing, meshes=0, proven=True, elapsed_s=time.monotonic() - self.started)
+
+    def _run(self) -> Outcome:
         candidates = mesh_candidates(self.request)
         elimination = eliminate(self.request, candidates)
         outcome = Outcome(elimination=elimination, meshes=len(candidates["tp"]))
@@ -151,9 +169,10 @@ class Search:
             self._tell("incumbents", best=self._shown(self.found.limit(1)), plans=len(self.found))
             if all_priced and relaxed:
                 outcome.proven = True
-            elif relaxed:
+            elif relaxed and self.proving:
                 self._prove(meshes, values, outcome)
-        self._count_memory(meshes, np.asarray(np.isfinite(least).any(axis=0)), outcome)
+        if self.proving:
+            self._count_memory(meshes, np.asarray(np.isfinite(least).any(axis=0)), outcome)
 
     def _work_bound(self) -> float:
         """A bound that needs no mesh, for when the deadline leaves no better one."""

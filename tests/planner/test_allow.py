@@ -23,11 +23,12 @@ from costmodel.table import stage_table
 from planner.question import Question
 from planner.resolving import request_of as resolved
 from planner.search.allowed import allowed_options, words_of
-from planner.search.answer import answer_to, infeasibility
+from planner.search.answer import answer_to
 from planner.search.choices import policies
 from planner.search.eliminate import MEMORY, Elimination
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
+from planner.search.rule_words import every_rule
 from planner.search.solve import Outcome, Search
 from planner.search.space import mesh_candidates
 from tests.scenarios import scenario_of
@@ -123,12 +124,12 @@ def test_without_a_leanest_plan_both_limits_are_named_where_something_may_be_off
     for pins, named in ((("offload=optimizer",), True), ((), False)):
         request = resolved(Question(**SEVENTY_B | {"cluster": with_hosts_of(300)}, pins=pins))
         none = Outcome(elimination=Elimination(legal=np.zeros(0, dtype=np.bool_), counts={MEMORY: 1}), meshes=1)
-        (conflict,) = infeasibility(request, Facts.of(request.scenario), none)["conflict"]
+        (conflict,) = every_rule(request, Facts.of(request.scenario), none)
         assert ("300.0 GiB of host memory per node" in conflict["reason"]) is named
 
 
 def test_a_rule_on_offload_is_named() -> None:
-    found = seventy_b(pins=("offload=parameters",))
+    found = answer_to(resolved(Question(**SEVENTY_B | {"devices": 64}, pins=("offload=parameters",))))
     (conflict,) = [entry for entry in found["infeasibility"]["conflict"] if entry["rule"] == "offload_known"]
     assert conflict["reason"] == "offload parameters: Megatron-Core 0.16 has activations, optimizer"
     assert conflict["meshes"] == found["search"]["meshes"]

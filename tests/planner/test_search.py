@@ -452,16 +452,15 @@ def test_a_tp_that_divides_no_heads_is_refused_with_the_heads() -> None:
 
 def test_a_mesh_beyond_the_devices_names_the_devices() -> None:
     conflict = conflict_of(answered(request_of(small("dense"), ("tp=32",))))
-    assert list(conflict) == ["devices"]
-    assert "15..16 devices" in conflict["devices"]["reason"]
+    assert list(conflict) == ["devices", "pin tp=32"]
+    assert conflict["devices"]["reason"] == "tp 32 = 32 devices at least, where there are 16"
 
 
-def test_the_rule_that_reads_the_fewest_axes_comes_first_among_those_that_stop_as_many() -> None:
-    conflict = answered(request_of(small("dense"), ("tp=3",)))["infeasibility"]["conflict"]
-    as_many = [part["rule"] for part in conflict if part["meshes"] == conflict[0]["meshes"]]
-    assert as_many[0] == "heads_divisible_by_tp"
+def test_of_the_rules_that_stop_everything_the_one_that_reads_the_fewest_axes_is_named() -> None:
+    answer = answered(request_of(small("dense"), ("tp=3",)))
+    as_many = [rule for rule, count in answer["eliminated"].items() if count == answer["search"]["meshes"]]
     assert set(as_many) > {"heads_divisible_by_tp", "idle_devices_are_whole_nodes"}
-    assert as_many[-1] == "idle_devices_are_whole_nodes"
+    assert list(conflict_of(answer)) == ["heads_divisible_by_tp", "pin tp=3"]
 
 
 def test_a_pinned_schedule_that_fits_no_chunking_names_its_rule() -> None:
@@ -479,9 +478,9 @@ def test_what_does_not_fit_is_said_also_after_the_deadline() -> None:
 
 
 def test_pins_that_leave_no_inner_choice_are_named() -> None:
-    conflict = conflict_of(answered(request_of(small("dense"), ("vpp=2",), ("schedule=interleaved_1f1b",))))
-    assert "pins" in conflict
-    assert conflict["pins"]["meshes"] > 100
+    answer = answered(request_of(small("dense"), ("vpp=2",), ("schedule=interleaved_1f1b",)))
+    assert answer["eliminated"]["pins"] > 100
+    assert list(conflict_of(answer)) == ["pin vpp=2", "forbid schedule=interleaved_1f1b"]
 
 
 def test_experts_of_a_dense_model_are_refused_by_name() -> None:

@@ -76,19 +76,40 @@ class Question(Answer):
 
 
 class Conflict(Answer):
-    """A rule in the way: how many meshes it stops, and one of them with its numbers."""
+    """A rule in the way, or something that was asked for: how many meshes it stops, and why in words with numbers."""
 
     rule: str
+    """A rule's name, `memory`, `devices`, or the constraint as it was written: `pin tp=8`, `min-free-gib 20`."""
     meshes: int
     reason: str
+
+
+class Relaxation(Answer):
+    """A change under which a search found a plan."""
+
+    change: str
+    flags: list[str]
+    """Options of the command line to add or to replace."""
+    leave_out: list[str]
+    """Options of the command line to leave out."""
+    fields: dict[str, Any]
+    """The same as fields of `POST /v1/searches`."""
+    cost: str
+    changes_training: bool
+    plan: PlanFields
+    options: list[str]
+    prediction: Prediction
 
 
 class Infeasibility(Answer):
     """Why nothing fits."""
 
     conflict: list[Conflict]
-    relaxations: list[dict[str, Any]]
-    """Changes that would make it fit; empty where none is known."""
+    """The smallest set of rules and constraints that leaves no plan: without any of them some mesh would pass."""
+    minimal: bool | Absent = None
+    """False where time was short: every rule is listed then. Absent in answers of earlier versions, which list all."""
+    relaxations: list[Relaxation]
+    """Changes that make it fit, cheapest first, each verified by a search; what changes the training comes last."""
 
 
 class SearchFacts(Answer):
