@@ -18,6 +18,7 @@ from costmodel.arrays import Ints
 from costmodel.fingerprint import calibration_id, cost_model_version, plan_document_id, scenario_id
 from planner.answering.clock import Clock
 from planner.explain.explanation import answered
+from planner.search.answer import answer_to
 from planner.search.request import SearchRequest
 from planner.search.solve import Progress
 from planner.search.space import divisors, domains
@@ -30,21 +31,28 @@ MOST_BATCHES = 8
 _FAMILY = ("tp", "cp", "pp", "ep", "etp", "dp", "micro_batch_size", "schedule")
 
 
-def over_batches(request: SearchRequest, clock: Clock, progress: Progress | None = None) -> Json:
+def over_batches(request: SearchRequest, clock: Clock, progress: Progress | None = None, *, why: bool = True) -> Json:
     """The answer over all batches that may be; that of the search itself where only one may.
 
     ``best``, ``bound`` and ``gap`` are per sequence where a tolerance was asked for (``batches.per``): seconds, or the
     price, of a step over its sequences. ``fewest_devices`` stays a number of devices.
+
+    Args:
+        why: as in ``answer_of``: where nothing fits, for the batch asked for.
     """
     if not request.batch_tolerance:
-        return answered(request, progress, clock.stopped)
+        return answered(request, progress, clock.stopped, why=why)
     sizes = sensible_batches(request)
     answers: list[Json] = []
     for place, size in enumerate(sizes):
         seconds = clock.seconds(among=len(sizes) - place)
         own = of_batch(request, size, seconds=seconds, explain=request.explain and not place)
-        answers.append(answered(own, None if place else progress, clock.stopped))
-    return _together(request, sizes, answers)
+        answers.append(answered(own, None if place else progress, clock.stopped, why=False))
+    found = _together(request, sizes, answers)
+    if why and found["status"] == "infeasible":
+        own = of_batch(request, sizes[0], seconds=clock.seconds())
+        found |= {"infeasibility": answer_to(own, stopped=clock.stopped)["infeasibility"]}
+    return found
 
 
 def of_batch(request: SearchRequest, size: int, *, seconds: float, explain: bool = False) -> SearchRequest:

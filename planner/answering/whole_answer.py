@@ -21,7 +21,11 @@ _TOKENS = 1e9
 
 
 def whole_answer(
-    request: SearchRequest, progress: Progress | None = None, stopped: threading.Event | None = None
+    request: SearchRequest,
+    progress: Progress | None = None,
+    stopped: threading.Event | None = None,
+    *,
+    why: bool = True,
 ) -> Json:
     """The answer as ``suggest --json`` has it.
 
@@ -29,6 +33,7 @@ def whole_answer(
 
     Args:
         progress, stopped: as in ``Search``; progress is that of the search for the batch asked for.
+        why: as in ``answer_of``.
 
     Raises:
         InvalidInput: as ``answer_to``, or two things were asked for that do not go together.
@@ -36,7 +41,9 @@ def whole_answer(
     if request.batch_tolerance and request.pareto:
         raise InvalidInput("pareto", True, "a front compares plans of one batch; leave out --batch-tolerance")
     clock = Clock.starting(request.max_seconds, stopped)
-    answer = or_too_slow(request, over_batches(request, clock, progress), clock)
+    # What is in the way of a fast enough plan is looked for where a plan of any speed was.
+    at_once = why and request.max_step_time_s is None
+    answer = or_too_slow(request, over_batches(request, clock, progress, why=at_once), clock, why=why)
     answer |= _prices(request, answer)
     if request.pareto:
         answer |= front_of(request, answer, clock)

@@ -45,13 +45,16 @@ def answer_here(question: Question, *, store: bool) -> Json:
 
 
 def answers_here(questions: Iterable[Question], *, store: bool) -> Iterator[Json | InvalidInput]:
-    """The answers one after the other, each stored when it is there; for one that can't be asked, what is wrong."""
+    """The answers one after the other, each stored when it is there; for one that can't be asked, what is wrong.
+
+    Where nothing fits, the rules in the way are named, but no way out is looked for.
+    """
     opened = _opened() if store else None
     try:
         for question in questions:
             try:
                 request = request_of(question)
-                answer = _searched(request) if opened is None else _through(opened, request)[0]
+                answer = _searched(request, why=False) if opened is None else _through(opened, request, why=False)[0]
             except InvalidInput as error:
                 yield error
             else:
@@ -73,18 +76,24 @@ def _opened() -> Store | None:
         return None
 
 
-def _through(opened: Store, request: SearchRequest) -> tuple[Json, bool]:
-    """The answer, from the store or stored from now on, and whether it was there."""
+def _through(opened: Store, request: SearchRequest, *, why: bool = True) -> tuple[Json, bool]:
+    """The answer, from the store or stored from now on, and whether it was there.
+
+    Args:
+        why: whether to look for what is in the way where nothing fits; without, such an answer is not stored.
+    """
     from planner.service import remember, remembered
 
     try:
         found = remembered(opened, request)
     except PlannerError as error:
         _warn(error)
-        return _searched(request), False
+        return _searched(request, why=why), False
     if found is not None:
         return found, True
-    answer = _searched(request)
+    answer = _searched(request, why=why)
+    if not why and answer["status"] == "infeasible":
+        return answer, False
     try:
         return remember(opened, request, answer, now=datetime.now(UTC)), False
     except PlannerError as error:
@@ -92,10 +101,10 @@ def _through(opened: Store, request: SearchRequest) -> tuple[Json, bool]:
         return answer, False
 
 
-def _searched(request: SearchRequest) -> Json:
+def _searched(request: SearchRequest, *, why: bool = True) -> Json:
     from planner.answering.whole_answer import whole_answer
 
-    return whole_answer(request)
+    return whole_answer(request, why=why)
 
 
 def _warn(error: PlannerError) -> None:

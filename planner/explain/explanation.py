@@ -27,17 +27,24 @@ Json = dict[str, Any]
 _LEAST_SECONDS = 1.0
 
 
-def answered(request: SearchRequest, progress: Progress | None = None, stopped: threading.Event | None = None) -> Json:
+def answered(
+    request: SearchRequest,
+    progress: Progress | None = None,
+    stopped: threading.Event | None = None,
+    *,
+    why: bool = True,
+) -> Json:
     """The answer of the search, with ``explanation`` where the request asks for one.
 
     Args:
         progress, stopped: as in ``Search``.
+        why: as in ``answer_of``.
 
     Raises:
         InvalidInput: as ``answer_to``.
     """
     deadline = time.monotonic() + request.max_seconds
-    answer = answer_to(request, progress, stopped)
+    answer = answer_to(request, progress, stopped, why=why)
     if not request.explain:
         return answer
     # As the search prices a first plan whatever the clock says, its answer is explained as far as a second goes.

@@ -23,7 +23,7 @@ from costmodel.spec.plan import RECOMPUTES
 from costmodel.table import PlanTable, stage_table
 from costmodel.utilisation import utilisation
 from planner.options_in_words import options_in_words
-from planner.search.infeasible import explained
+from planner.search.infeasible import explained, unexplained
 from planner.search.objective import objective_of
 from planner.search.request import SearchRequest
 from planner.search.room import Room
@@ -115,22 +115,32 @@ def status_of(outcome: Outcome) -> str:
     return "infeasible" if outcome.proven else "unknown"
 
 
-def answer_to(request: SearchRequest, progress: Progress | None = None, stopped: Event | None = None) -> Json:
+def answer_to(
+    request: SearchRequest, progress: Progress | None = None, stopped: Event | None = None, *, why: bool = True
+) -> Json:
     """Search, and say what was found: ranked plans, or why there are none.
 
     Args:
         progress, stopped: as in ``Search``.
+        why: as in ``answer_of``.
 
     Raises:
         InvalidInput: the request is about more meshes than can be searched.
     """
     search = Search(request, progress, stopped)
     outcome = search.run()
-    return answer_of(request, search.facts, outcome, stopped)
+    return answer_of(request, search.facts, outcome, stopped, why=why)
 
 
-def answer_of(request: SearchRequest, facts: Facts, outcome: Outcome, stopped: Event | None = None) -> Json:
-    """The whole answer; ``best`` and ``bound`` are in the objective's unit."""
+def answer_of(
+    request: SearchRequest, facts: Facts, outcome: Outcome, stopped: Event | None = None, *, why: bool = True
+) -> Json:
+    """The whole answer; ``best`` and ``bound`` are in the objective's unit.
+
+    Args:
+        why: whether to look for the smallest conflict and for relaxations where nothing fits, which takes searches of
+            its own; without, every rule that stops a mesh is listed.
+    """
     scenario, status = request.scenario, status_of(outcome)
     unit_value = objective_of(request).shown
     given, calibration, version = scenario_id(scenario), calibration_id(scenario.calibration), cost_model_version()
@@ -165,7 +175,7 @@ def answer_of(request: SearchRequest, facts: Facts, outcome: Outcome, stopped: E
         "plans_within": outcome.within,
         "plans": plans,
         "eliminated": dict(sorted(outcome.elimination.counts.items())),
-        "infeasibility": infeasibility(request, facts, outcome, stopped) if status == "infeasible" else None,
+        "infeasibility": _why_not(request, facts, outcome, stopped, why) if status == "infeasible" else None,
         "warnings": [
             *scenario.warnings(),
             *changes_training(found),
@@ -206,6 +216,10 @@ def scenario_in_words(scenario: Scenario) -> Json:
         "framework_version": framework.version,
         "not_calibrated": list(scenario.resolved.fallbacks),
     }
+
+
+def _why_not(request: SearchRequest, facts: Facts, outcome: Outcome, stopped: Event | None, why: bool) -> Json:
+    return infeasibility(request, facts, outcome, stopped) if why else unexplained(request, facts, outcome)
 
 
 def infeasibility(request: SearchRequest, facts: Facts, outcome: Outcome, stopped: Event | None = None) -> Json:

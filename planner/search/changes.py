@@ -7,26 +7,22 @@ changes the training itself: moments in fewer bits, another batch, shorter seque
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import floor
 from typing import Any
 
-import numpy as np
-
-from costmodel.catalog.framework_catalog import load_precision, optimizer_recipes
 from costmodel.errors import InvalidInput
 from costmodel.facts import Facts
 from costmodel.predict import predict_stages
-from costmodel.rules import rules_for
-from costmodel.scenario import Scenario, lacking_format
+from costmodel.scenario import Scenario
 from costmodel.table import mesh_size, stage_table
 from planner.search.allowed import allowed_options
+from planner.search.change import Change, has_a_plan
+from planner.search.changes_of_work import about_batch, fewer_moments, other_batch, other_precision, shorter
 from planner.search.conflict import Conflict
-from planner.search.constraints import Contradiction
 from planner.search.eliminate import MEMORY
-from planner.search.lifts import Late, Lift, first_with_a_plan
+from planner.search.lifts import Late, Lift
 from planner.search.request import SearchRequest
-from planner.search.space import mesh_candidates
 from planner.search.wishes import MIN_FREE, MIN_USED, Wish, without
 
 PRECISION_RULE = "precision_in_hardware"
@@ -36,32 +32,6 @@ _GIB = 2**30
 _MOST_LIFTS = 3
 _MOST_DOUBLINGS = 6
 _MOST_PROBES = 12
-_MOST_BATCHES = 6
-_SHORTEST = 512
-_PRECISIONS = ("bf16", "fp16", "fp32")
-"""What is offered where a device lacks a format, the first that it has."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    """Another question, near the one that was asked.
-
-    Attributes:
-        told: what changes, in words.
-        flags: options of the command line to add, in place of the same option with another value.
-        leave_out: those to leave out.
-        fields: the same as fields of ``POST /v1/searches``.
-        cost: what it costs, in words.
-        lifted: names of the wishes that are given up.
-    """
-
-    told: str
-    request: SearchRequest
-    flags: tuple[str, ...] = ()
-    leave_out: tuple[str, ...] = ()
-    lifted: frozenset[str] = frozenset()
-    fields: dict[str, Any] = field(default_factory=dict)
-    cost: str
 
 
 def changes_for(request: SearchRequest, conflict: Conflict, facts: Facts, late: Late) -> Iterator[Change]:
@@ -71,15 +41,15 @@ def changes_for(request: SearchRequest, conflict: Conflict, facts: Facts, late: 
     if short:
         yield from _offload(request)
     if PRECISION_RULE in conflict.rules:
-        yield from _precision(request)
+        yield from other_precision(request)
     if short or DEVICES in conflict.rules:
         yield from _more_devices(request, late)
     if short:
-        yield from _moments(request)
-    if _about_batch(request, conflict):
-        yield from _other_batch(request, late)
+        yield from fewer_moments(request)
+    if about_batch(request, conflict):
+        yield from other_batch(request, late)
     if short:
-        yield from _shorter(request, late)
+        yield from shorter(request, late)
 
 
 # -- wishes ---------------------------------------------------------------------------------------------------------
@@ -110,10 +80,15 @@ def _lifted(request: SearchRequest, lift: Lift, lifted: list[Wish]) -> Change:
         fields["min_free_gib"] = None
     if MIN_USED in kinds:
         devices, used = request.scenario.devices, mesh_size(lift.mesh)
-        share = floor(1e4 * used / devices) / 1e4
-        left = replace(left, min_used=share)
-        flags.append(f"--{MIN_USED} {share:g}")
-        fields["min_used"] = share
+        if request.min_devices is not None:
+            left = replace(left, min_devices=used)
+            flags.append(f"--devices {used}..{devices}")
+            fields["min_devices"] = used
+        else:
+            share = floor(1e4 * used / devices) / 1e4
+            left = replace(left, min_used=share)
+            flags.append(f"--{MIN_USED} {share:g}")
+            fields["min_used"] = share
         told.append(f"use {used} of the {devices} devices")
         cost = f"{devices - used} devices stay idle, the same training"
     return Change(
@@ -175,7 +150,7 @@ def _more_devices(request: SearchRequest, late: Late) -> Iterator[Change]:
 
     def enough(count: int) -> bool:
         try:
-            return _has_a_plan(_with_devices(request, count * unit), late)
+            return has_a_plan(_with_devices(request, count * unit), late)
         except InvalidInput:
             return False
 
@@ -196,7 +171,7 @@ def _more_devices(request: SearchRequest, late: Late) -> Iterator[Change]:
     yield Change(
         told=f"use {count} devices instead of {scenario.devices}",
         request=_with_devices(request, count),
-        flags=(f"--devices {count}",),
+        flags=(f"--devices {count}" if request.min_devices is None else f"--devices {request.min_devices}..{count}",),
         fields={"devices": count},
         cost=f"{more} more device{'s' if more > 1 else ''}, the same training",
     )
@@ -213,133 +188,3 @@ def _exists(scenario: Scenario, devices: int) -> bool:
 def _with_devices(request: SearchRequest, devices: int) -> SearchRequest:
     request.scenario.cluster.check_devices(devices)
     return replace(request, scenario=request.scenario.model_copy(update={"devices": devices}))
-
-
-def _has_a_plan(request: SearchRequest, late: Late) -> bool:
-    """Whether some plan is legal and fits; False too where there are too many to look at."""
-    try:
-        meshes = mesh_candidates(request)
-        return (
-            len(meshes["tp"]) > 0 and first_with_a_plan(request, Facts.of(request.scenario), meshes, late) is not None
-        )
-    except (Contradiction, InvalidInput):
-        return False
-
-
-# -- recipes --------------------------------------------------------------------------------------------------------
-
-
-def _precision(request: SearchRequest) -> Iterator[Change]:
-    accelerator = request.scenario.cluster.accelerator
-    for name in _PRECISIONS:
-        if lacking_format(load_precision(name), accelerator) is None:
-            yield from _with_workload(
-                request,
-                {"precision": load_precision(name)},
-                told=f"train in {name}",
-                flag=f"--precision {name}",
-                fields={"precision": name},
-                cost="no more devices, slower products",
-            )
-            return
-
-
-def _moments(request: SearchRequest) -> Iterator[Change]:
-    """The same optimizer with its moments in fewer bits, the most bits first."""
-    own = request.scenario.workload.optimizer
-    alike = (
-        "master_bytes",
-        "moments",
-        "factored_moments",
-        "newton_schulz_iterations",
-        "rest_moments",
-        "gradient_reads",
-    )
-    leaner = [
-        other
-        for other in optimizer_recipes()
-        if all(getattr(other, name) == getattr(own, name) for name in alike)
-        and other.moment_element_bytes < own.moment_element_bytes
-    ]
-    for other in sorted(leaner, key=lambda recipe: -recipe.moment_element_bytes):
-        bits = round(8 * other.moment_element_bytes)
-        yield from _with_workload(
-            request,
-            {"optimizer": other},
-            told=f"keep the optimizer's moments in {bits} bits ({other.name})",
-            flag=f"--optimizer {other.name}",
-            fields={"optimizer": other.name},
-            cost=f"no more devices; changes the training: moments are rounded to {bits} bits",
-        )
-
-
-def _with_workload(
-    request: SearchRequest, update: dict[str, Any], *, told: str, flag: str, fields: dict[str, Any], cost: str
-) -> Iterator[Change]:
-    workload = request.scenario.workload.model_copy(update=update)
-    scenario = request.scenario.model_copy(update={"workload": workload})
-    try:
-        scenario.check()
-    except InvalidInput:
-        return
-    yield Change(told=told, request=replace(request, scenario=scenario), flags=(flag,), fields=fields, cost=cost)
-
-
-# -- batch and sequence ---------------------------------------------------------------------------------------------
-
-
-def _about_batch(request: SearchRequest, conflict: Conflict) -> bool:
-    names = {rule.name for rule in rules_for(request.scenario.framework) if "num_microbatches" in rule.axes}
-    return bool((names | {"batch_divisible"}) & set(conflict.rules))
-
-
-def _other_batch(request: SearchRequest, late: Late) -> Iterator[Change]:
-    """The nearest batch below and the nearest above that do, of those that some dp and micro-batch divide."""
-    batch = request.scenario.workload.global_batch_size
-    try:
-        meshes = mesh_candidates(request)
-    except Contradiction:
-        return
-    units = np.unique(meshes["dp"] * meshes["micro_batch_size"])
-    below, above = units * (batch // units), units * (batch // units + 1)
-    nearest = np.unique(np.concatenate([below, above]))
-    nearest = nearest[(nearest > 0) & (nearest != batch) & (nearest <= 2 * batch)]
-    sides = (nearest[nearest < batch][::-1], nearest[nearest > batch])
-    for side in sides:
-        for value in side[:_MOST_BATCHES].tolist():
-            if late():
-                return
-            found = list(
-                _with_workload(
-                    request,
-                    {"global_batch_size": value},
-                    told=f"a global batch of {value} instead of {batch}",
-                    flag=f"--global-batch-size {value}",
-                    fields={"global_batch_size": value},
-                    cost="no more devices; changes the training: another batch",
-                )
-            )
-            if found and _has_a_plan(found[0].request, late):
-                yield from found
-                break
-
-
-def _shorter(request: SearchRequest, late: Late) -> Iterator[Change]:
-    """Half the sequence length, or half of that."""
-    own = request.scenario.workload.seq_len
-    length = own // 2
-    while length >= _SHORTEST and own % length == 0 and not late():
-        found = list(
-            _with_workload(
-                request,
-                {"seq_len": length},
-                told=f"sequences of {length} tokens instead of {own}",
-                flag=f"--seq-len {length}",
-                fields={"seq_len": length},
-                cost="no more devices; changes the training: shorter sequences",
-            )
-        )
-        if found and _has_a_plan(found[0].request, late):
-            yield from found
-            return
-        length //= 2

@@ -119,9 +119,7 @@ def _count(result: Elimination, rule: Rule, broken: Bools, meshes: Columns, inne
         result.examples.setdefault(rule.name, (rule, {axis: int(meshes[axis][first]) for axis in meshes} | inner))
 
 
-def _check_group(
-    request: SearchRequest, result: Elimination, group: Group, rules: list[Rule], meshes: Columns
-) -> None:
+def _check_group(request: SearchRequest, result: Elimination, group: Group, rules: list[Rule], meshes: Columns) -> None:
     """Judge each distinct tuple of the mesh axes that the group's choices and rules read, then spread the verdict."""
     read = sorted({axis for rule in rules for axis in axes_read(request, rule) if axis in MESH_AXES} | set(group.key))
     representative, inverse = distinct([meshes[axis] for axis in read])

@@ -15,7 +15,8 @@ from typing import Any
 
 from costmodel.errors import InvalidInput
 from costmodel.facts import Facts
-from planner.search.changes import DEVICES, Change, changes_for
+from planner.search.change import Change
+from planner.search.changes import DEVICES, changes_for
 from planner.search.conflict import Conflict, conflict_of
 from planner.search.eliminate import MEMORY
 from planner.search.lifts import Late
@@ -53,23 +54,28 @@ def explained(request: SearchRequest, facts: Facts, outcome: Outcome, answer: An
     except InvalidInput:
         conflict = None  # without the wishes there are too many meshes to look at
     if conflict is None:
-        return {"conflict": every_rule(request, facts, outcome), "minimal": False, "relaxations": []}
+        return unexplained(request, facts, outcome)
     beyond = beyond_devices(request, conflict) if not conflict.rules else None
     if beyond is not None:
         conflict.rules = (DEVICES,)
     relaxed = relaxations_of(request, facts, conflict, answer, late, deadline)
     plans = {change.lifted: found["plan"] for change, found in relaxed if change.lifted}
     return {
-        "conflict": conflict_in_words(request, facts, outcome, conflict, beyond, plans),
+        "conflict": conflictin_words(request, facts, outcome, conflict, beyond, plans),
         "minimal": True,
         "relaxations": [found for _, found in relaxed],
     }
 
 
+def unexplained(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:
+    """Every rule that stops a mesh, and no relaxation."""
+    return {"conflict": every_rule(request, facts, outcome), "minimal": False, "relaxations": []}
+
+
 # -- the conflict ---------------------------------------------------------------------------------------------------
 
 
-def conflict_in_words(
+def conflictin_words(
     request: SearchRequest,
     facts: Facts,
     outcome: Outcome,
@@ -121,11 +127,12 @@ def relaxations_of(
         share = max((deadline - time.monotonic()) / 2, 0.05)
         near = answer(replace(change.request, top=1, explain=False, max_seconds=share))
         if near is not None:
-            found.append((change, _in_words(change, near["plans"][0])))
+            found.append((change, in_words(change, near["plans"][0])))
     return found
 
 
-def _in_words(change: Change, entry: Json) -> Json:
+def in_words(change: Change, entry: Json) -> Json:
+    """A relaxation as answers have it; ``entry`` is the first plan of an answer."""
     return {
         "change": change.told,
         "flags": list(change.flags),

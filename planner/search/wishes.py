@@ -82,7 +82,8 @@ def wishes_of(request: SearchRequest) -> tuple[Wish, ...]:
         words = f"{MIN_FREE} {free / _GIB:g}"
         found.append(Wish(name=words, flag=f"--{words}", kind=MIN_FREE))
     if request.least_devices > 1:
-        words = f"{MIN_USED} {request.min_used:g}"
+        span = request.min_devices is not None
+        words = f"devices {request.min_devices}..{scenario.devices}" if span else f"{MIN_USED} {request.min_used:g}"
         found.append(Wish(name=words, flag=f"--{words}", kind=MIN_USED))
     return tuple({wish.name: wish for wish in found}.values())
 
@@ -104,7 +105,7 @@ def without_free_memory(request: SearchRequest) -> SearchRequest:
 
 def with_any_devices(request: SearchRequest) -> SearchRequest:
     """The request with plans of any number of devices."""
-    return replace(request, min_used=min(request.min_used, 1.0 / request.scenario.devices))
+    return replace(request, min_used=min(request.min_used, 1.0 / request.scenario.devices), min_devices=None)
 
 
 def keeping(request: SearchRequest, kept: Collection[Wish]) -> SearchRequest:
