@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from costmodel.errors import InvalidInput
 from planner.answering.batches import over_batches
 from planner.answering.clock import Clock
 from planner.answering.pareto import front_of
@@ -36,10 +35,8 @@ def whole_answer(
         why: as in ``answer_of``.
 
     Raises:
-        InvalidInput: as ``answer_to``, or two things were asked for that do not go together.
+        InvalidInput: as ``answer_to``.
     """
-    if request.batch_tolerance and request.pareto:
-        raise InvalidInput("pareto", True, "a front compares plans of one batch; leave out --batch-tolerance")
     clock = Clock.starting(request.max_seconds, stopped)
     # What is in the way of a fast enough plan is looked for where a plan of any speed was.
     at_once = why and request.max_step_time_s is None

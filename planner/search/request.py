@@ -65,6 +65,8 @@ class SearchRequest:
         if not 0.0 <= self.batch_tolerance < 1.0:
             expected = "it is a share of the global batch, at least 0 and below 1"
             raise InvalidInput("batch-tolerance", self.batch_tolerance, expected)
+        if self.batch_tolerance and self.pareto:
+            raise InvalidInput("pareto", True, "a front compares plans of one batch; leave out --batch-tolerance")
         if self.shortlist is not None and not 0.0 < self.shortlist < 1.0:
             raise InvalidInput("shortlist", self.shortlist, "it is a probability between 0 and 1, as 0.9")
         if self.top < 1 or self.top > 1000:

@@ -76,6 +76,21 @@ def comparable(told: Told) -> tuple[int, Any, str]:
     return code, answer, err
 
 
+def test_a_sweep_over_a_server_is_the_sweep_of_here(
+    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sqlite_url: str
+) -> None:
+    monkeypatch.setenv("PLANNER_DATABASE_URL", sqlite_url)
+    flags = ["sweep", *SCENARIO[:-2], "--devices", "1,4..16", "--pin", "tp=4", "--json"]
+    found: list[dict[str, Any]] = []
+    for where in (["--server", url], ["--no-store"]):
+        assert run([*flags, *where]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert [point["devices"] for point in answer["points"]] == [1, 4, 8, 16]
+        assert answer["points"][0]["plan"] is None
+        found.append(answer | {"points": [p | {"search_id": None, "told": None} for p in answer["points"]]})
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -87,6 +102,7 @@ def comparable(told: Told) -> tuple[int, Any, str]:
         ["--pin", "tp=3"],
         ["--pin", "tp=3", "--json"],
         ["--seq-len", "262144", "--global-batch-size", "16", "--json"],
+        ["--devices", "8..16", "--max-step-time", "60", "--shortlist", "0.5", "--price-per-device-hour", "2", "--json"],
         ["--cluster", "DGX H100", "--json"],
         ["--explain"],
         ["--explain", "--json"],

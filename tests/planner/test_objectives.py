@@ -157,4 +157,4 @@ def test_limits_that_can_not_be_meant_are_refused(how: dict[str, float]) -> None
 
 def test_a_front_compares_plans_of_one_batch() -> None:
     with pytest.raises(InvalidInput, match="one batch"):
-        whole_answer(request_of(SMALL, batch_tolerance=0.1, pareto=True))
+        request_of(SMALL, batch_tolerance=0.1, pareto=True)
