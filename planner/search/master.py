@@ -117,6 +117,8 @@ def enumerate_below(
     solver = cp_model.CpSolver()
     parameters = solver.parameters
     parameters.num_workers = 1
+    # Its handler leaves the system's own behind, and the next Ctrl-C would end the process without a word.
+    parameters.catch_sigint_signal = False
     parameters.random_seed = request.seed
     parameters.enumerate_all_solutions = True
     # Tables propagate by themselves; a linear relaxation only costs time here (1.3-2 times as long with it).

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -146,6 +148,17 @@ def test_ctrl_c_leaves_the_points_that_are_done(
     found = swept(capsys, "--devices", "8..64", "--global-batch-size", "64", "--seq-len", "4096", code=4)
     assert not found["complete"]
     assert [point["devices"] for point in found["points"]] == [8]
+
+
+def test_the_solver_leaves_ctrl_c_to_us() -> None:
+    """OR-tools' handler would put the system's own in the place of Python's once it has solved."""
+    script = (
+        "import os, signal; from tests.searches import suggest; from planner.question import Question\n"
+        "suggest(Question(model='llama-3.2-1b', cluster='dgx-h100', devices=16, global_batch_size=64, seq_len=4096))\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGINT)\nexcept KeyboardInterrupt:\n    print('heard')"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ran.stdout == "heard\n", ran.stderr
 
 
 def test_a_deadline_cuts_points_and_the_exit_code_says_so(capsys: pytest.CaptureFixture[str]) -> None:
