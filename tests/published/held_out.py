@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from costmodel.calibration.fit.priors import load_priors
-from costmodel.fidelity.folds import held_out
+from costmodel.fidelity.folds import held_out, studies_left_out
 from costmodel.fidelity.observed import Observed
 from costmodel.fidelity.scores import LEAST_ROWS_OF_A_STUDY, Fidelity, score
 from costmodel.runs.carried import default_runs
@@ -22,6 +22,7 @@ from costmodel.runs.carried import default_runs
 RECORDED = Path(__file__).with_name("held_out.json")
 FOLDS = 5
 FIGURES = ("time_median_ape_macro", "mem_median_ape_macro", "regret_top1_mean")
+INTERVALS = ("interval_coverage", "interval_median_width", "mem_interval_coverage", "mem_interval_median_width")
 HIGHER_IS_BETTER = ("spearman_mean", "oom_recall", "fit_recall", "coverage")
 _RESAMPLES = 2000
 
@@ -30,6 +31,12 @@ def figures() -> Fidelity:
     """The figures of today's product."""
     runs = default_runs()
     return score(Observed.of(runs), held_out(runs, load_priors(), folds=FOLDS, workers=min(2, os.cpu_count() or 1)))
+
+
+def cold_figures() -> Fidelity:
+    """The same of studies that no fit has seen."""
+    runs, workers = default_runs(), min(2, os.cpu_count() or 1)
+    return score(Observed.of(runs), studies_left_out(runs, load_priors(), folds=FOLDS, workers=workers).before)
 
 
 def noise(found: Fidelity) -> dict[str, float]:
@@ -54,7 +61,7 @@ def _standard_error(values: Sequence[float]) -> float:
 def main() -> None:
     """Record the figures of today's product."""
     found = figures()
-    names = (*FIGURES, *HIGHER_IS_BETTER)
+    names = (*FIGURES, *HIGHER_IS_BETTER, *INTERVALS)
     record = {
         "figures": {name: round(float(getattr(found, name)), 4) for name in names},
         "noise": {name: round(value, 4) for name, value in noise(found).items()},

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from costmodel.calibration.calibration import load_calibration
-from costmodel.fidelity.scores import Fidelity
+from costmodel.fidelity.scores import LEAST_ROWS_OF_A_STUDY, Fidelity
 from planner.calibrating import calibrate
-from tests.published.held_out import FIGURES, HIGHER_IS_BETTER, RECORDED, figures
+from tests.published.held_out import FIGURES, HIGHER_IS_BETTER, RECORDED, cold_figures, figures
 
 pytestmark = pytest.mark.slow
 
@@ -37,8 +38,26 @@ def test_intervals_hold_what_they_are_meant_to_on_unseen_groups(found: Fidelity)
     assert found.interval_coverage is not None
     assert found.interval_median_width is not None
     assert 0.85 <= found.interval_coverage <= 0.97
+    assert found.mem_interval_coverage is not None
+    assert 0.85 <= found.mem_interval_coverage <= 0.97
+    assert found.mem_interval_median_width is not None
+    assert found.mem_interval_median_width < 1.0
     # High over low: (1 + e) ** 2 where the width is (1 + e) - 1 / (1 + e).
     assert found.interval_median_width < 3.0**0.5 - 3.0**-0.5
+
+
+def test_intervals_of_studies_that_no_fit_has_seen_hold_as_a_mean_over_studies() -> None:
+    """A sweep of half of all runs, of a framework that no other study has, stalls; so studies weigh the same."""
+    cold = cold_figures()
+    studies = cold.per_study.values()
+    times = [s.interval_coverage for s in studies if s.interval_coverage is not None and s.n >= LEAST_ROWS_OF_A_STUDY]
+    memory = [s.mem_interval_coverage for s in studies if s.mem_n >= LEAST_ROWS_OF_A_STUDY]
+    assert np.mean(times) >= 0.85
+    assert np.mean(np.array(memory, dtype=float)) >= 0.85
+    assert cold.beyond_rows > 1000
+    assert cold.beyond_median_width is not None
+    assert cold.interval_median_width is not None
+    assert cold.beyond_median_width > cold.interval_median_width
 
 
 def test_unseen_groups_are_predicted_better_than_by_any_other_planner(found: Fidelity) -> None:

@@ -141,6 +141,31 @@ def test_interval_coverage_counts_runs_that_have_an_interval() -> None:
     assert found.interval_median_width == pytest.approx((0.5 + 0.4) / 2)
 
 
+def test_intervals_of_memory_and_of_what_lies_beyond_the_range_are_counted_apart() -> None:
+    runs = [run(f"m{n}", measured_peak_mem_gb=50.0) for n in range(4)]
+    ends = [(40.0, 60.0), (51.0, 60.0), (30.0, 49.0), (50.0, 50.0)]
+    predictions = [
+        RunPrediction(
+            id=f"m{n}",
+            step_time_s=1.0,
+            step_time_low_s=0.5 if n < 3 else 1.5,
+            step_time_high_s=2.0 + n,
+            peak_mem_gb=50.0,
+            peak_mem_low_gb=low,
+            peak_mem_high_gb=high,
+            doublings_beyond=1.0 if n >= 2 else 0.0,
+        )
+        for n, (low, high) in enumerate(ends)
+    ]
+    found = figures(runs, predictions)
+    assert found.mem_interval_coverage == 0.5
+    assert found.mem_interval_median_width == pytest.approx((0.18 + 0.38) / 2)
+    assert found.per_study["one"].mem_interval_coverage == 0.5
+    assert (found.beyond_rows, found.beyond_coverage) == (2, 0.5)
+    assert found.beyond_median_width == pytest.approx((3.5 + 3.5) / 2)
+    assert found.interval_coverage == 0.75
+
+
 def test_memory_is_judged_where_the_state_is_on_the_device() -> None:
     runs = [run(f"m{n}", measured_peak_mem_gb=50.0) for n in range(5)]
     runs += [run("away", measured_peak_mem_gb=50.0, offload="optimizer on the CPU"), run("unknown")]
