@@ -17,7 +17,7 @@ import numpy as np
 from costmodel.arrays import Ints
 from costmodel.fingerprint import calibration_id, cost_model_version, plan_document_id, scenario_id
 from planner.answering.clock import Clock
-from planner.explain.explanation import answered
+from planner.explain.explanation import answered, runners_up
 from planner.search.answer import answer_to
 from planner.search.request import SearchRequest
 from planner.search.solve import Progress
@@ -49,6 +49,8 @@ def over_batches(request: SearchRequest, clock: Clock, progress: Progress | None
         own = of_batch(request, size, seconds=seconds, explain=request.explain and not place)
         answers.append(answered(own, None if place else progress, clock.stopped, why=False))
     found = _together(request, sizes, answers)
+    if found.get("explanation"):
+        found["explanation"] |= {"runners_up": runners_up(found["plans"])}
     if why and found["status"] == "infeasible":
         own = of_batch(request, sizes[0], seconds=clock.seconds())
         found |= {"infeasibility": answer_to(own, stopped=clock.stopped)["infeasibility"]}

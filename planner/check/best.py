@@ -11,6 +11,7 @@ from costmodel.spec.plan import Plan
 from costmodel.stages import Layout
 from planner.check.changes import changes_between
 from planner.check.distance import Reference
+from planner.explain.beats import beats
 from planner.search.answer import answer_of
 from planner.search.objective import objective_of
 from planner.search.priced import ROUNDING, Priced
@@ -46,6 +47,7 @@ def best_of(search: Search, outcome: Outcome, plan: Plan, reference: Reference, 
         "gain": None,
         "intervals_overlap": None,
         "rank": None,
+        "because": None,
         "listed": len(outcome.best),
     }
     if prediction is None:
@@ -56,6 +58,7 @@ def best_of(search: Search, outcome: Outcome, plan: Plan, reference: Reference, 
     shown_own, shown_best = objective.shown(own), objective.shown(best)
     found["gain"] = (shown_own - shown_best) / shown_own
     found["intervals_overlap"] = first["prediction"]["step_time_interval_s"][1] >= prediction["step_time_interval_s"][0]
+    found["because"] = beats(first, {"plan": plan.model_dump(mode="json"), "prediction": prediction})
     found["rank"] = _rank(search, outcome, plan, own)
     return found
 

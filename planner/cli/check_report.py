@@ -251,4 +251,6 @@ def _best(answer: Json) -> str:
         )
         if best["intervals_overlap"]:
             parts.append("though the intervals overlap")
-    return f"{_changes(best)}; then {', '.join(parts)}"
+    because = best.get("because")
+    told = f". What decides: {because['parts']}" if because is not None and gain is not None and gain > 0 else ""
+    return f"{_changes(best)}; then {', '.join(parts)}{told}"

@@ -22,7 +22,8 @@ def print_explanation(explanation: dict[str, Any]) -> None:
 def _lines(explanation: dict[str, Any]) -> list[str]:
     objective = explanation.get("objective", "step_time")  # absent in answers that were stored before it was told
     go_for = f", {_GO_FOR[objective]}" if objective != "step_time" else ""
-    lines = ["", *_wrapped("", f"How one would choose by hand (the primer's six steps{go_for}):")]
+    lines = _beaten(explanation.get("runners_up", []))  # absent in answers that were stored before it was told
+    lines += ["", *_wrapped("", f"How one would choose by hand (the primer's six steps{go_for}):")]
     for step in explanation["steps"]:
         lines += _wrapped(f"{step['number']}. ", f"{step['question']} {step['told']}")
     plan, difference = explanation["procedure_plan"], explanation["difference"]
@@ -36,6 +37,14 @@ def _lines(explanation: dict[str, Any]) -> list[str]:
     lines += _wrapped("", f"The search disagrees: its best plan {compared}. Changed one after the other:")
     for part in explanation["disagreements"]:
         lines += _wrapped("- ", part["told"])
+    return lines
+
+
+def _beaten(runners_up: list[dict[str, Any]]) -> list[str]:
+    """Why each of the first plans beats the next."""
+    lines = [""] if runners_up else []
+    for pair in runners_up:
+        lines += _wrapped("", f"Plan {pair['rank']} beats plan {pair['other']}: {pair['told']}.")
     return lines
 
 

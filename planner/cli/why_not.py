@@ -36,8 +36,9 @@ def relaxation_line(relaxation: Json) -> str:
     axes = [f"{axis} {plan[axis]}" for axis in ("tp", "cp", "pp", "ep") if plan[axis] > 1] + [f"dp {plan['dp']}"]
     parts = [*axes, f"ZeRO {sharding(plan)}", f"recompute {plan['recompute']}", *relaxation["options"]]
     gib = prediction["memory"]["peak_bytes"] / _GIB
+    gib_told = f"{gib:.1f} GiB" + (" (at risk)" if prediction["memory"].get("verdict") == "at_risk" else "")
     told = f"{relaxation['change']}; " if relaxation["flags"] else ""
     return (
-        f"{' '.join(flags)}: {told}{prediction['step_time_s']:.4g} s a step, {gib:.1f} GiB ({', '.join(parts)}); "
+        f"{' '.join(flags)}: {told}{prediction['step_time_s']:.4g} s a step, {gib_told} ({', '.join(parts)}); "
         f"{relaxation['cost']}"
     )

@@ -295,10 +295,23 @@ class Disagreement(Told):
     told: str
 
 
+class RunnerUp(Told):
+    """Why a plan of the answer beats the next, and by how much of the other's step."""
+
+    rank: int
+    other: int
+    step_time_s: float
+    share: float
+    time: dict[str, float]
+    parts: str
+    told: str
+
+
 class Explanation(Told):
     """The procedure's steps and plan, and where the search's best plan disagrees by what is minimised."""
 
     objective: str = "step_time"
+    runners_up: tuple[RunnerUp, ...] = ()
     steps: tuple[ExplainedStep, ...]
     procedure_plan: ExplainedPlan | None
     disagreements: tuple[Disagreement, ...]

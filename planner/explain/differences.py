@@ -24,6 +24,12 @@ _NO_CHOICE = frozenset(
     }
 )
 _SHORT = {"micro_batch_size": "micro-batch", "zero_stage": "ZeRO"}
+_NOTHING_WITHOUT = {
+    "cp": ("cp_comm_type", "cp_a2a_degree", "cp_balanced"),
+    "pp": ("vpp", "schedule"),
+    "ep": ("ep_overlap", "moe_dispatcher"),
+}
+"""What says nothing of a plan any more that has a degree of one."""
 _LEAST_SHARE = 0.003
 """Of the longer step: parts that differ by less are not told."""
 _MOST_PARTS = 6
@@ -89,21 +95,31 @@ def in_words(
     Args:
         in_unit: the change in the objective's unit, which comes first.
     """
-    choices = ", ".join(
-        f"{_SHORT.get(entry['axis'], entry['axis'])} {_value(entry['theirs'])} instead of {_value(entry['ours'])}"
-        for entry in axes
-    )
     parts = [in_unit] if in_unit else []
-    parts += [f"{_seconds(abs(by))} {'less' if by < 0 else 'more'} {part}" for part, by in time.items()]
+    parts += [f"{seconds_in_words(abs(by))} {'less' if by < 0 else 'more'} {part}" for part, by in time.items()]
     for by_bytes, what in ((memory_bytes, "memory"), (host_bytes, "host memory per node")):
         if abs(by_bytes) >= _GIB / 10:
             parts.append(f"{abs(by_bytes) / _GIB:.1f} GiB {'less' if by_bytes < 0 else 'more'} {what}")
-    return f"{choices or 'other layers on the stages'}: {', '.join(parts) or 'about the same time and memory'}"
+    return f"{choices_in_words(axes)}: {', '.join(parts) or 'about the same time and memory'}"
+
+
+def choices_in_words(axes: list[Json]) -> str:
+    """``pp 8 instead of 4, micro-batch 2 instead of 1``, of differences as ``axis_differences`` gives them."""
+    gone = {other for entry in axes if entry["theirs"] == 1 for other in _NOTHING_WITHOUT.get(entry["axis"], ())}
+    choices = ", ".join(
+        f"{_SHORT.get(entry['axis'], entry['axis'])} {_value(entry['theirs'])} instead of {_value(entry['ours'])}"
+        for entry in axes
+        if entry["axis"] not in gone
+    )
+    return choices or "other layers on the stages"
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     return "/".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 
-def _seconds(seconds: float) -> str:
+def seconds_in_words(seconds: float) -> str:
+    """``0.21 s``, ``19.7 ms``."""
     return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.1f} ms"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any
 
 from costmodel.facts import Facts
 from costmodel.plan_rows import plan_of
 from costmodel.scenario import lacking_format
 from costmodel.table import PlanTable
+from planner.explain.beats import beats
 from planner.explain.differences import host_difference_bytes, memory_difference_bytes, time_differences
 from planner.explain.disagreements import disagreements, row_of, value_of
 from planner.explain.procedure import Procedure
@@ -25,6 +27,7 @@ from planner.search.solve import Progress
 Json = dict[str, Any]
 
 _LEAST_SECONDS = 1.0
+_COMPARED = 2
 
 
 def answered(
@@ -62,18 +65,19 @@ def answered(
 
 
 def explanation_of(request: SearchRequest, answer: Json, late: Callable[[], bool]) -> Json:
-    """``{objective, steps, procedure_plan, disagreements, difference}``.
+    """``{objective, runners_up, steps, procedure_plan, disagreements, difference}``.
 
     The steps go for the shortest step whatever the search minimises; ``value`` says of both plans what that comes to in
     the unit of ``objective``. ``procedure_plan`` is null where the steps lead to no plan that fits, or the deadline
     came first. ``difference`` is that of the search's best plan, null where there is none; it is empty where both are
-    the same plan.
+    the same plan. ``runners_up`` says of the first plans why each beats the next.
     """
     scenario, facts, objective = request.scenario, Facts.of(request.scenario), objective_of(request)
     procedure = Procedure(pricer=Pricer(request=request, facts=facts), late=late)
     procedure.walk()
     found: Json = {
         "objective": request.objective,
+        "runners_up": runners_up(answer["plans"]),
         "steps": [asdict(step) for step in procedure.steps],
         "procedure_plan": None,
         "disagreements": [],
@@ -100,3 +104,9 @@ def explanation_of(request: SearchRequest, answer: Json, late: Callable[[], bool
         "host_bytes_per_node": host_difference_bytes(prediction, best["prediction"]),
     }
     return found
+
+
+def runners_up(plans: Sequence[Json]) -> list[Json]:
+    """Why each of the first plans of an answer beats the next: ``{rank, other, ...}`` with what ``beats`` says."""
+    pairs = pairwise(plans[: _COMPARED + 1])
+    return [{"rank": better["rank"], "other": worse["rank"], **beats(better, worse)} for better, worse in pairs]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from costmodel.table import mesh_size
 from planner.explain import told
 from planner.explain.replica import one_replica
 from planner.explain.shapes import Found, Pricer, Shape
@@ -23,6 +24,8 @@ LONG_SEQUENCE = 32_768
 """Tokens from which a sequence counts as long."""
 _LARGER_MICRO_BATCH = 4
 _MOST_AGAIN = 8
+_LEAST_GAIN = 0.0005
+"""A smaller gain would be printed as none."""
 
 
 @dataclass(kw_only=True)
@@ -156,7 +159,11 @@ class Procedure:
         good = [place for place, one in enumerate(found) if self._wrong(one) is None]
         fitting = [place for place, one in enumerate(found) if one is not None and one.fits]
         if good:
-            place, ends = good[0], "the fewest stages that fit with communication hidden"
+            # Nobody leaves a node idle for a stage less.
+            used = {place: mesh_size(one.row) for place in good if (one := found[place]) is not None}
+            place = next(at for at in good if used[at] == max(used.values()))
+            fewer = "" if place == good[0] else ", of those that use the most devices"
+            ends = f"the fewest stages that fit with communication hidden{fewer}"
         elif fitting:
             place = min(fitting, key=lambda at: told.seconds(found[at]))
             ends = "the fastest that fits; communication stays exposed"
@@ -256,5 +263,6 @@ class Procedure:
             )
         self.found = tuned
         gain = 1 - tuned.step_time_s / before.step_time_s
-        text = f"{told.tuned(tuned)}: {self._sentence(self.shape, tuned)}, {gain:.1%} faster than before tuning."
+        faster = f"{gain:.1%} faster than before tuning" if gain >= _LEAST_GAIN else "as before tuning"
+        text = f"{told.tuned(tuned)}: {self._sentence(self.shape, tuned)}, {faster}."
         return step(number, "tuned", text, before_step_time_s=before.step_time_s, **self._numbers())

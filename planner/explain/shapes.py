@@ -136,10 +136,16 @@ class Pricer:
         scenario = self.request.scenario
         if not self._replicas(shape):
             least, most = -(-self.request.least_devices // shape.devices), scenario.devices // shape.devices
+            batch = scenario.workload.global_batch_size
+            if not most:
+                return f"one replica takes {shape.devices} of {scenario.devices} devices"
+            if least > most:
+                enough = f"so many that {self.request.least_devices} of {scenario.devices} devices are used"
+                return f"no number of replicas of {shape.devices} devices is {enough}"
             return (
-                f"no dp of {least}..{most} divides a batch of {scenario.workload.global_batch_size} sequences"
-                if most
-                else f"one replica takes {shape.devices} of {scenario.devices} devices"
+                f"no dp of {least}..{most} divides a batch of {batch} sequences"
+                if least < most
+                else f"dp {most} does not divide a batch of {batch} sequences"
             )
         table, _ = self._plans([shape], tuned=False, largest=1)
         if not len(table):

@@ -36,6 +36,10 @@ QUESTIONS: tuple[tuple[str, str], ...] = (
 """Slug and question of each step, in the order of the primer's "How to choose a parallelism strategy"."""
 
 
+_AXES = ("tp ", "cp ", "pp ", "dp ", "ep ", "etp ")
+"""Names of axes stay as they are at the head of a sentence."""
+
+
 def step(number: int, verdict: str, told: str, **numbers: Number) -> Step:
     """Step ``number`` (from 1) with its slug and question."""
     slug, question = QUESTIONS[number - 1]
@@ -45,6 +49,6 @@ def step(number: int, verdict: str, told: str, **numbers: Number) -> Step:
         slug=slug,
         question=question,
         verdict=verdict,
-        told=sentence[:1].upper() + sentence[1:],
+        told=sentence if sentence.startswith(_AXES) else sentence[:1].upper() + sentence[1:],
         numbers=numbers,
     )

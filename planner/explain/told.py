@@ -53,9 +53,14 @@ def tuned(found: Found) -> str:
     row = found.row
     stages = f", {row['vpp']} virtual stages" if row["vpp"] > 1 else ""
     return (
-        f"micro-batch {row['micro_batch_size']} x {row['num_microbatches']}, {RECOMPUTES[row['recompute']]} recompute"
+        f"micro-batch {row['micro_batch_size']} x {row['num_microbatches']}, {_recompute(row['recompute'])}"
         f"{stages}, {sharding(found)}"
     )
+
+
+def _recompute(code: int) -> str:
+    policy = RECOMPUTES[code]
+    return f"{'no' if policy == 'none' else policy} recompute"
 
 
 def numbers(found: Found | None, usable_bytes: int, exposed_share: float) -> dict[str, int | float]:

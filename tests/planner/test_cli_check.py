@@ -268,3 +268,15 @@ def test_a_closed_stdout_is_a_failure(tmp_path: Path, monkeypatch: pytest.Monkey
 )
 def test_an_empty_list_has_a_word_in_a_change(old: list[str], told: str) -> None:
     assert _change({"axis": "zero_plus", "from": old, "to": []}) == told
+
+
+def test_what_the_best_plan_gains_is_told_by_its_parts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    arguments = ("--plan", write_plan(tmp_path, {"tp": 8, "pp": 2, "micro_batch_size": 1}), *SCENARIO)
+    _, out, _ = call(capsys, *arguments)
+    assert "What decides: " in " ".join(out.split())
+    _, out, _ = call(capsys, *arguments, "--json")
+    found = json.loads(out)
+    because, best, own = found["best"]["because"], found["best"]["prediction"], found["prediction"]
+    assert because["step_time_s"] == pytest.approx(best["step_time_s"] - own["step_time_s"])
+    for part, seconds in because["time"].items():
+        assert seconds == pytest.approx(best["time"].get(part, 0.0) - own["time"].get(part, 0.0))

@@ -211,11 +211,29 @@ class Difference(Answer):
     host_bytes_per_node: int | Absent = None
 
 
+class RunnerUp(Answer):
+    """Why a plan of the answer beats the next."""
+
+    rank: int
+    other: int
+    step_time_s: float
+    """Of the better plan less the other's."""
+    share: float
+    """Of the other's step that is saved."""
+    time: dict[str, float]
+    """The parts that decide: seconds of the better plan less those of the other."""
+    parts: str
+    """The same in words."""
+    told: str
+
+
 class Explanation(Answer):
     """How people choose a plan, walked for this case, and where the search disagrees."""
 
     objective: str | Absent = None
     """What the search minimises, and both plans are compared by; the steps go for the shortest step all the same."""
+    runners_up: list[RunnerUp] | Absent = None
+    """Why the first plans beat the next; absent in answers of earlier versions."""
     steps: list[ExplainedStep]
     procedure_plan: ExplainedPlan | None
     """Null where no plan on the procedure's way fits, or the deadline came first."""
