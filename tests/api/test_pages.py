@@ -213,6 +213,10 @@ def test_nothing_fits_with_the_rules_and_their_numbers(site: Site) -> None:
     assert "Nothing fits" in page.text
     for part in answer["infeasibility"]["conflict"]:
         assert f"{part['rule']} {part['meshes']:,} {part['reason']}" in page.text
+    assert answer["infeasibility"]["relaxations"]
+    for part in answer["infeasibility"]["relaxations"]:
+        assert f"{part['change']} {' '.join(part['flags'])}" in page.text
+        assert part["cost"] in page.text
     assert page.attributes("table", **{"class": "ranked"}) == []
 
 

@@ -194,6 +194,23 @@ def test_nothing_fits_is_an_answer_with_its_reasons(client: httpx.Client) -> Non
     assert client.post("/v1/searches", json=asked | {"seed": 3}).json()["id"] == answer["id"]
 
 
+def test_the_fields_of_a_relaxation_ask_again_and_fit(client: httpx.Client) -> None:
+    asked = infeasible()
+    relaxations = ask(client, asked).json()["infeasibility"]["relaxations"]
+    assert relaxations
+    again = ask(client, asked | relaxations[0]["fields"]).json()
+    assert again["plans"]
+    best = again["plans"][0]["prediction"]["step_time_s"]
+    assert best <= relaxations[0]["prediction"]["step_time_s"] * (1 + 1e-9)
+
+
+def test_pins_that_contradict_each_other_are_answered(client: httpx.Client) -> None:
+    answer = ask(client, question(pins=["tp=2"], forbids=["tp=2"])).json()
+    assert (answer["state"], answer["status"]) == ("done", "infeasible")
+    assert [part["rule"] for part in answer["infeasibility"]["conflict"]] == ["pin tp=2", "forbid tp=2"]
+    assert answer["infeasibility"]["relaxations"][0]["leave_out"] == ["--pin tp=2"]
+
+
 def test_a_search_that_failed_says_why(live: Live, client: httpx.Client) -> None:
     new = replace(new_search(request_of(Question(**question())), None), cost_model_version="0.0.1+deadbeef")
     request = request_of(Question(**question()))
