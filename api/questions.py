@@ -16,10 +16,8 @@ from costmodel.spec.model import ModelSpec
 from planner.check.question import CheckQuestion
 from planner.question import Question
 from planner.resolving import request_of
-from planner.search.choices import policies
 from planner.search.constraints import Constraints
 from planner.search.request import SearchRequest
-from planner.search.space import domains, legal_zero_stages
 
 
 def search_request(body: SearchBody, settings: Settings) -> SearchRequest:
@@ -56,9 +54,6 @@ def search_request(body: SearchBody, settings: Settings) -> SearchRequest:
             shortlist=body.shortlist,
         )
     )
-    # What the search would refuse at its start is said now, not in a search that failed.
-    for check in (domains, legal_zero_stages, policies):
-        check(request)
     return request
 
 

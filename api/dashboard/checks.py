@@ -82,7 +82,6 @@ def _together(values: Mapping[str, Any]) -> Iterator[tuple[set[str], Check]]:
     if "framework_version" in values:
         framework = values.get("framework", Question.framework)
         yield {"framework", "framework_version"}, partial(load_framework, framework, values["framework_version"])
-    yield {"pins", "forbids"}, partial(Constraints.parse, values.get("pins", ()), values.get("forbids", ()))
 
 
 def _error_of(check: Check) -> InvalidInput | None:

@@ -19,6 +19,7 @@ from costmodel.fingerprint import calibration_id, cost_model_version, plan_docum
 from planner.answering.clock import Clock
 from planner.explain.explanation import answered, runners_up
 from planner.search.answer import answer_to
+from planner.search.constraints import Contradiction
 from planner.search.request import SearchRequest
 from planner.search.solve import Progress
 from planner.search.space import divisors, domains
@@ -75,7 +76,10 @@ def sensible_batches(request: SearchRequest) -> list[int]:
     """The batches that are searched: the one asked for, then those that the devices divide best."""
     asked, share = request.scenario.workload.global_batch_size, request.batch_tolerance
     low, high = max(1, ceil(asked * (1.0 - share))), floor(asked * (1.0 + share))
-    used = _devices_used(request, range(low, high + 1))
+    try:
+        used = _devices_used(request, range(low, high + 1))
+    except Contradiction:
+        return [asked]  # no batch mends what contradicts itself
     others = [size for size in range(low, high + 1) if size != asked]
     others.sort(key=lambda size: (*(-figure for figure in used[size]), abs(size - asked), size))
     return [asked, *(size for size in others if used[size][0] >= used[asked][0])][:MOST_BATCHES]

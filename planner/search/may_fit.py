@@ -9,7 +9,10 @@ from costmodel.facts import Facts
 from planner.search.bounds import RowBound, fits, leanest_stages, memory_bounds, stage_bounds, with_inner
 from planner.search.choices import policies
 from planner.search.request import SearchRequest
-from planner.search.space import Columns
+from planner.search.space import Columns, stage_options
+
+_BEYOND_LAYERS = 2
+"""Chunks beside those of the layers: the embedding and the loss may each fill one."""
 
 
 def may_fit(request: SearchRequest, facts: Facts, meshes: Columns, usable: float) -> Bools:
@@ -26,6 +29,16 @@ def may_fit(request: SearchRequest, facts: Facts, meshes: Columns, usable: float
             rows = RowBound(body_s=free, ends_s=free, **lean)
             for pp in np.unique(some["pp"]).tolist():
                 at = np.flatnonzero(some["pp"] == pp)
+                if _beyond_layers(request, pp):
+                    # Nothing bounds a layout that there is not; its own rule refuses it.
+                    possible[left[at]] = True
+                    continue
                 for bound in stage_bounds(request, pp):
                     possible[left[at]] |= fits(request, bound, pp, some["num_microbatches"][at], rows, at, usable)
     return possible
+
+
+def _beyond_layers(request: SearchRequest, pp: int) -> bool:
+    """Whether pins have stages cut into more chunks than there are layers."""
+    most = request.scenario.model.num_layers + _BEYOND_LAYERS
+    return any(vpp > 1 and pp * vpp > most for vpp, _, _ in stage_options(request, pp))

@@ -28,7 +28,7 @@ def wish_reason(request: SearchRequest, wish: Wish, conflict: Conflict, plans: M
     if alone is not None:
         return alone.expected
     joint = contradiction(keeping(request, conflict.wishes)) if wish == conflict.wishes[0] else None
-    said = f"together: {joint.expected}; " if joint is not None else ""
+    said = f"together: {joint.expected.partition(';')[0]}; " if joint is not None else ""
     if wish.kind == MIN_FREE:
         usable = without_free_memory(request).scenario.usable_bytes
         said = f"{request.scenario.usable_bytes / _GIB:.1f} GiB usable, not {usable / _GIB:.1f}; "

@@ -195,7 +195,7 @@ def test_nothing_fits_is_an_answer_with_its_reasons(client: httpx.Client) -> Non
 
 
 def test_the_fields_of_a_relaxation_ask_again_and_fit(client: httpx.Client) -> None:
-    asked = infeasible()
+    asked = infeasible(cluster="dgx-a100-80gb", devices=16, seq_len=4096)
     relaxations = ask(client, asked).json()["infeasibility"]["relaxations"]
     assert relaxations
     again = ask(client, asked | relaxations[0]["fields"]).json()
@@ -205,7 +205,9 @@ def test_the_fields_of_a_relaxation_ask_again_and_fit(client: httpx.Client) -> N
 
 
 def test_pins_that_contradict_each_other_are_answered(client: httpx.Client) -> None:
-    answer = ask(client, question(pins=["tp=2"], forbids=["tp=2"])).json()
+    response = ask(client, question(pins=["tp=2"], forbids=["tp=2"]))
+    assert response.status_code == 200, response.text
+    answer = response.json()
     assert (answer["state"], answer["status"]) == ("done", "infeasible")
     assert [part["rule"] for part in answer["infeasibility"]["conflict"]] == ["pin tp=2", "forbid tp=2"]
     assert answer["infeasibility"]["relaxations"][0]["leave_out"] == ["--pin tp=2"]

@@ -207,7 +207,8 @@ def test_what_cannot_fit_says_why(capsys: pytest.CaptureFixture[str], arguments:
     found = json.loads(out)
     assert found["status"] == "infeasible"
     assert found["plans"] == []
-    assert any(words in part["reason"] for part in found["infeasibility"]["conflict"] for words in said)
+    told = [f"{part['rule']}: {part['reason']}" for part in found["infeasibility"]["conflict"]]
+    assert any(words in line for line in told for words in said)
 
 
 def test_a_deadline_still_gives_a_plan_and_says_how_far_it_can_be_from_the_best(
