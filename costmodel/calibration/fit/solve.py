@@ -20,6 +20,7 @@ import numpy as np
 
 from costmodel.arrays import Ints, Num
 from costmodel.calibration.fit.descent import LeastSquares, curvature, descend
+from costmodel.calibration.fit.errors import COVERED_DEVIATIONS
 from costmodel.calibration.fit.measured import Measured
 from costmodel.calibration.fit.support import supported_share
 from costmodel.calibration.fit.tree import Tree
@@ -29,7 +30,6 @@ _BUMP = -1e-3  # towards less, where no share is cut off at one
 _TOLERANCE = 1e-4
 _MEMORY_OF_A_PLACE = 0.2  # plans of one place differ in what they keep, so a few tell little of the others
 _WITHIN_A_PLACE = 0.3  # of the error of a class: how far runs of one place differ among themselves
-_ERRORS_IN_INTERVAL = 1.645  # standard deviations of a normal value within which nine of ten lie
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ class _Problem:
         scale: Num = np.full(len(measured), settings.time_scale if measured.figure == "time" else settings.memory_scale)
         if not study_effects:
             # Where to begin is a calibration that has been held against runs: it knows how far a run may lie from it.
-            known = np.log1p(self.fixed[self.holding["time_relative_error"]]) / _ERRORS_IN_INTERVAL
+            known = np.log1p(self.fixed[self.holding["time_relative_error"]]) / COVERED_DEVIATIONS
             scale = np.maximum(scale, _WITHIN_A_PLACE * known if measured.figure == "time" else _MEMORY_OF_A_PLACE)
         power = settings.study_power if study_effects else 0.0
         self.study_spread = settings.study_spread if measured.figure == "time" else settings.memory_study_spread

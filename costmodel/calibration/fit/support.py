@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.arrays import Num
+from costmodel.calibration.fit.errors import COVERED_DEVIATIONS
 
-_NORMAL = 1.645  # standard errors beyond which one of twenty lies: the share is the lower end
 _REPEATED = 0.04  # of the log: one plan measured twice differs by 1-2 % where it is dense, 6 % with experts
 _PRIOR_RUNS = 1.0  # how many runs that scatter counts as
 _WILD = 3.0  # in scatters from the median after the move: a run further out counts as if it lay there
@@ -38,4 +38,5 @@ def supported_share(residuals: Num, moves: Num) -> float:
     slope = float(moves @ clipped) / squares
     left = clipped - slope * moves
     variance = (left @ left + _PRIOR_RUNS * _REPEATED**2) / (residuals.size - 1 + _PRIOR_RUNS)
-    return float(np.clip(slope - _NORMAL * np.sqrt(variance / squares), 0.0, 1.0))
+    # Of a tenth outside of both ends, half lie below the lower one.
+    return float(np.clip(slope - COVERED_DEVIATIONS * np.sqrt(variance / squares), 0.0, 1.0))
