@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from costmodel.calibration.basis import Basis
 from costmodel.calibration.calibration import Provenance
 from costmodel.calibration.ranges import DEGREES, Beyond, beyond_ranges, farthest
 from costmodel.scenario import Scenario
@@ -78,3 +79,35 @@ def beyond_of(scenario: Scenario, row: Mapping[str, int] | None = None) -> tuple
         precision=scenario.workload.precision.name,
         values=values,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratedOn:
+    """What the decisive parameters of a scenario rest on.
+
+    Attributes:
+        own_runs: whether runs on this very accelerator went into the calibration; None where it doesn't tell.
+        bases: those of the case that holds, none of them general where there is something better.
+        text: the same for people.
+    """
+
+    own_runs: bool | None
+    bases: tuple[Basis, ...]
+    text: str
+
+
+def calibrated_on(scenario: Scenario) -> CalibratedOn:
+    """What a scenario's predictions rest on."""
+    accelerator, bases = scenario.cluster.accelerator.name, scenario.resolved.bases
+    seen = {name for entry in scenario.calibration.ranges for name in entry.ran_on}
+    own = accelerator in seen if seen else None
+    told = [basis.text for basis in bases]
+    if own is not None:
+        told.append(f"runs on {accelerator} are among those fitted to" if own else f"no run on {accelerator}")
+    return CalibratedOn(own_runs=own, bases=bases, text="; ".join(told))
+
+
+def falls_back(scenario: Scenario) -> bool:
+    """Whether a decisive parameter rests on less than runs of this accelerator's family in this precision."""
+    resolved = scenario.resolved
+    return bool(resolved.fallbacks or resolved.borrowed) or calibrated_on(scenario).own_runs is False

@@ -2,7 +2,7 @@
 
 What only explains (sources, dates of retrieval, other spellings) is not content: the same config.json read from two
 folders is the same model. Names are, since people filter by them; so are a model's notes, which say what was left out
-of it and are told with every answer.
+of it and are told with every answer. On which devices a calibration's runs were is told beside its prices, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from costmodel.spec.plan import Plan
 _DIGITS = 32
 _SHORT_DIGITS = 8
 _DISTRIBUTION = "parallelism-planner"
-_EXPLAINS = frozenset({"aliases", "caveat", "memory_note", "price_note", "retrieved", "rule_sources", "source"})
+_EXPLAINS = frozenset(
+    {"aliases", "caveat", "memory_note", "price_note", "ran_on", "retrieved", "rule_sources", "source"}
+)
 # What these find out is in the scenario (models, clusters and runs as they were read), or is no price: a change of
 # theirs leaves every answer as it is.
 _PRICE_NOTHING = frozenset({"catalog", "checker", "fidelity", "runs", "spec/families", "spec/native"})

@@ -79,6 +79,7 @@ class _SearchFacts(_Document):
     calibration: str
     calibration_id: Annotated[str, Field(pattern=_ID)]
     calibrated_range: _CalibratedRange | None = None
+    calibrated_on: _CalibratedOn | None = None
     cost_model: str
     search_version: str
     meshes: int
@@ -158,6 +159,12 @@ class _Utilisation(_Document):
 class _CalibratedRange(_Document):
     inside: bool | None
     beyond: list[str]
+
+
+class _CalibratedOn(_Document):
+    text: str
+    own_runs: bool | None
+    rows: list[dict[str, Any]]
 
 
 class _MemoryDetails(_Document):

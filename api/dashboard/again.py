@@ -1,6 +1,7 @@
 """A stored question as the form would have it, to be asked again with changes.
 
-The form takes names of the catalog only: a model or a cluster that was given as an object can't stand in it.
+The form takes names of the catalog only: a model or a cluster that was given as an object can't stand in it, nor a
+calibration that was a file. The shipped calibration then takes its place, which a note says.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import Any
 
 from api.dashboard.fields import as_typed
 from api.dashboard.form import Form
+from costmodel.calibration.calibration import DEFAULT_CALIBRATION, named_calibration
 from costmodel.catalog.cluster_catalog import named_cluster
 from costmodel.catalog.framework_catalog import load_framework
 from costmodel.catalog.model_catalog import named_model
 from costmodel.errors import InvalidInput
-from costmodel.fingerprint import cluster_id, model_id
+from costmodel.fingerprint import calibration_id, cluster_id, model_id
 from db import records
 
 _GIB = 2**30
@@ -25,7 +27,7 @@ _OF_THE_SCENARIO = ("devices", "global_batch_size", "seq_len", "precision", "opt
 
 @dataclass(frozen=True, kw_only=True)
 class _Named:
-    """The model or the cluster of a question, beside the catalog.
+    """The model, the cluster or the calibration of a question, beside the catalog.
 
     Attributes:
         in_catalog: there is one of that name.
@@ -72,23 +74,35 @@ def form_of(search: records.Search, scenario: records.Scenario) -> Form:
                 f"The {named} of the catalog is not the one that was asked about: it has changed since then, or an "
                 "object of that name was given."
             )
+    priced_by = _calibration_of(search)
+    if priced_by.in_catalog and priced_by.name != DEFAULT_CALIBRATION:
+        values["calibration"] = priced_by.name
+    if not priced_by.in_catalog:
+        notes.append(f"The {priced_by} is not in the catalog: {DEFAULT_CALIBRATION} prices what is asked here.")
+    elif not priced_by.same:
+        notes.append(f"The {priced_by} of the catalog is not the one that priced it then.")
     return Form(typed={name: as_typed(value) for name, value in values.items()}, notes=tuple(notes))
 
 
 def _named_in(scenario: records.Scenario) -> list[_Named]:
     model, cluster = scenario.model, scenario.cluster
     return [
-        _beside_the_catalog("model", model, lambda: model_id(named_model(model.name))),
-        _beside_the_catalog("cluster", cluster, lambda: cluster_id(named_cluster(cluster.name))),
+        _beside_the_catalog("model", model.name, model.id, lambda: model_id(named_model(model.name))),
+        _beside_the_catalog("cluster", cluster.name, cluster.id, lambda: cluster_id(named_cluster(cluster.name))),
     ]
 
 
-def _beside_the_catalog(kind: str, stored: records.Model | records.Cluster, look_up: Callable[[], str]) -> _Named:
+def _calibration_of(search: records.Search) -> _Named:
+    name, stored = search.calibration, search.calibration_id
+    return _beside_the_catalog("calibration", name, stored, lambda: calibration_id(named_calibration(name)))
+
+
+def _beside_the_catalog(kind: str, name: str, stored: str, look_up: Callable[[], str]) -> _Named:
     try:
         found = look_up()
     except InvalidInput:
-        return _Named(kind=kind, name=stored.name, in_catalog=False, same=False)
-    return _Named(kind=kind, name=stored.name, in_catalog=True, same=found == stored.id)
+        return _Named(kind=kind, name=name, in_catalog=False, same=False)
+    return _Named(kind=kind, name=name, in_catalog=True, same=found == stored)
 
 
 def _is_current(scenario: records.Scenario) -> bool:

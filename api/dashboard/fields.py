@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from api.schemas.requests import LLAMA, SearchBody
+from costmodel.calibration.calibration import DEFAULT_CALIBRATION, calibration_names
 from costmodel.catalog.cluster_catalog import cluster_names
 from costmodel.catalog.framework_catalog import framework_names
 from costmodel.catalog.model_catalog import model_names
@@ -118,6 +119,12 @@ def fields() -> tuple[Field, ...]:
             name="framework_version",
             label="Framework version",
             hint="If empty, the one taken as current.",
+            rare=True,
+        ),
+        Field(
+            name="calibration",
+            label="Calibration",
+            hint=f"A name of the catalog, {', '.join(calibration_names())} say; if empty, {DEFAULT_CALIBRATION}.",
             rare=True,
         ),
         Field(

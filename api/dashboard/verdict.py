@@ -155,7 +155,9 @@ def basis(answer: Json) -> list[tuple[str, str]]:
         if beyond := (prediction.get("calibrated_range") or {}).get("beyond"):
             found.append(("Beyond the calibrated range", f"{'; '.join(beyond)}. Intervals are wider for it."))
     found.append(("Calibration", f"{facts['calibration']} ({facts['calibration_id'][:8]})"))
-    if scenario["not_calibrated"]:
+    if rests_on := facts.get("calibrated_on"):
+        found.append(("Calibrated on", rests_on["text"]))
+    elif scenario["not_calibrated"]:
         general = ", ".join(scenario["not_calibrated"])
         found.append(("Not calibrated", f"general values, none of {scenario['accelerator']}, for {general}"))
     found.append(("Cost model", f"{facts['cost_model']}, search {facts['search_version']}"))

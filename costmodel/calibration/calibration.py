@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from costmodel.arrays import Num, num
+from costmodel.calibration.basis import Basis, bases_of
+from costmodel.calibration.keys import specificity
 from costmodel.calibration.parameters import MAY_BE_ZERO, PARAMETER_NAMES, SHARES_OF_ONE, Parameters
 from costmodel.calibration.ranges import RunRange
 from costmodel.catalog import folders
@@ -56,12 +58,14 @@ class Resolved:
         borrowed: parameters whose row is for the precision that this one is calibrated like.
         general_time_error: the relative error of step time where nothing is known of the case.
         fallbacks: decisive parameters that only had a general row, while other accelerators or families have their own.
+        bases: what the decisive parameters rest on.
     """
 
     parameters: Parameters
     provenance: Mapping[str, Provenance]
     fallbacks: tuple[str, ...]
     borrowed: tuple[str, ...]
+    bases: tuple[Basis, ...]
     general_time_error: float
 
     def certainty(self, names: Iterable[str] = ()) -> Provenance:
@@ -140,8 +144,14 @@ def _resolve(
         provenance=FrozenMap(provenance),
         fallbacks=fallbacks,
         borrowed=tuple(name for name in PARAMETER_NAMES if best[name][1].precision not in (None, precisions[0])),
+        bases=bases_of({name: row for name, (_, row) in best.items()}, _telling(best)),
         general_time_error=max(general, default=float(values["time_relative_error"])),
     )
+
+
+def _telling(best: Mapping[str, tuple[object, ParameterRow]]) -> tuple[str, ...]:
+    """The decisive parameters, and the level of all terms where a place has one of its own."""
+    return (*_DECISIVE, *(name for name in ("time_level",) if not _is_general(best[name][1])))
 
 
 def _is_general(row: ParameterRow) -> bool:
@@ -153,32 +163,6 @@ def _constant(value: float) -> Num:
     scalar = num(value)
     scalar.flags.writeable = False
     return scalar
-
-
-class Keyed(Protocol):
-    """Anything that says what it is about; None is any."""
-
-    @property
-    def accelerator(self) -> str | None: ...
-    @property
-    def family(self) -> str | None: ...
-    @property
-    def precision(self) -> str | None: ...
-    @property
-    def framework(self) -> str | None: ...
-
-
-def specificity(
-    row: Keyed, accelerator: str, family: str, precisions: tuple[str, str | None], framework: str
-) -> tuple[int, int, int] | None:
-    """How much of the case the row names, for comparison; None when it is about another case."""
-    if row.accelerator not in (None, accelerator) or row.family not in (None, family):
-        return None
-    if row.precision not in (None, *precisions) or row.framework not in (None, framework):
-        return None
-    hardware = 2 if row.accelerator else 1 if row.family else 0
-    numbers = 2 if row.precision == precisions[0] else 1 if row.precision else 0
-    return hardware, numbers, int(row.framework is not None)
 
 
 def calibration_names() -> tuple[str, ...]:

@@ -29,6 +29,7 @@ class RunRange(Frozen):
 
     Attributes:
         framework: the engine, as parameters are keyed.
+        ran_on: accelerators that runs were on; empty where a file doesn't tell.
         precisions: recipes that runs used.
         runs: how many there were.
         parameters: of the model, all of them.
@@ -37,6 +38,7 @@ class RunRange(Frozen):
 
     family: str
     framework: str
+    ran_on: tuple[str, ...] = ()
     precisions: tuple[str, ...] = Field(min_length=1)
     runs: PositiveInt
     devices: Span
@@ -128,8 +130,8 @@ def _joined(a: RunRange, b: RunRange) -> RunRange:
         axis: (min(getattr(a, axis)[0], getattr(b, axis)[0]), max(getattr(a, axis)[1], getattr(b, axis)[1]))
         for axis in AXES
     }
-    precisions = tuple(sorted({*a.precisions, *b.precisions}))
-    return a.model_copy(update={"precisions": precisions, "runs": a.runs + b.runs, **spans})
+    names = {field: tuple(sorted({*getattr(a, field), *getattr(b, field)})) for field in ("ran_on", "precisions")}
+    return a.model_copy(update={**names, "runs": a.runs + b.runs, **spans})
 
 
 @lru_cache(maxsize=256)

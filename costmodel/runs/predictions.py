@@ -11,7 +11,7 @@ from costmodel.arrays import Ints, Num, num
 from costmodel.beyond_layers import row_beyond_layers
 from costmodel.calibration.calibration import Calibration, load_calibration
 from costmodel.calibration.ranges import farthest
-from costmodel.certainty import certainty_of, interval_of
+from costmodel.certainty import calibrated_on, certainty_of, falls_back, interval_of
 from costmodel.facts import Facts
 from costmodel.layers import total
 from costmodel.predict import PredictionTable, predict_stages
@@ -148,6 +148,10 @@ def _prediction(case: Case, priced: _Priced, start: int) -> RunPrediction:
     low, high = interval_of(seconds, sure.time_error)
     least, most = interval_of(shown / _GIB, sure.memory_error)
     notes = [*case.notes, *words.memory_figure_of(case.run.mem_kind).notes, *row_beyond_layers(case.scenario, row)]
+    if falls_back(case.scenario):
+        notes.append(f"rests on {calibrated_on(case.scenario).text}")
+    if sure.beyond:
+        notes.append(f"beyond the calibrated range: {', '.join(entry.text for entry in sure.beyond)}")
     notes += _short(case.scenario, float(peak[chosen]), float(priced.host_bytes[rows][chosen]))
     return RunPrediction(
         id=case.run.id,

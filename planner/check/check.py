@@ -28,7 +28,7 @@ from planner.check.price import Pricing, price, recomputes_like_no_other
 from planner.check.question import CheckQuestion, scenario_question, with_catalog_names
 from planner.question import Question
 from planner.resolving import request_of
-from planner.search.answer import infeasibility, range_in_words
+from planner.search.answer import basis_in_words, infeasibility, range_in_words
 from planner.search.request import SearchRequest
 from planner.search.room import Room
 from planner.search.solve import Outcome, Search
@@ -152,6 +152,7 @@ class _Check:
             "bounds": _bounds(pricing),
             "calibration": self.scenario.calibration.name,
             "calibrated_range": range_in_words(self.scenario, beyond),
+            "calibrated_on": basis_in_words(self.scenario),
             "memory": {
                 "usable_bytes": room.usable_bytes,
                 "at_risk_above_bytes": room.at_risk_above_bytes,

@@ -121,6 +121,8 @@ def _entries(answer: Json, scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield from (("", text) for text in held_in_words(answer["prediction"]["memory"], "fullest stage"))
     if answer["status"] == "at_risk":
         yield "risk", AT_RISK_MEANS
+    if answer["prediction"]:
+        yield "rests on", answer["calibrated_on"]["text"]
     if answer["calibrated_range"]["beyond"]:
         yield "range", f"{BEYOND_RANGE}: {'; '.join(answer['calibrated_range']['beyond'])}"
     if answer["status"] not in FITTING:

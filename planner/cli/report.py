@@ -188,7 +188,9 @@ def _footnotes(answer: dict[str, Any]) -> str:
             f"{used['tokens_per_s']:,.0f} tokens/s in all, HFU {used['hfu']:.1%}.",
         )
     lines += beside(answer)
-    if scenario["not_calibrated"]:
+    if "calibrated_on" in search:
+        lines.append(f"Calibrated on: {search['calibrated_on']['text']}.")
+    elif scenario["not_calibrated"]:  # a server of an earlier version
         names = ", ".join(scenario["not_calibrated"])
         lines.append(f"Not calibrated for {scenario['accelerator']}, general values for: {names}.")
     if answer["eliminated"]:

@@ -81,6 +81,24 @@ class CalibratedRange(Told):
     beyond: tuple[str, ...]
 
 
+class CalibrationRows(Told):
+    """Parameters whose rows are about the same; None is any accelerator, family, precision or framework."""
+
+    parameters: tuple[str, ...]
+    accelerator: str | None
+    family: str | None
+    precision: str | None
+    framework: str | None
+
+
+class CalibratedOn(Told):
+    """What the deciding parameters rest on; ``own_runs`` is None where the calibration names no devices of its runs."""
+
+    text: str
+    own_runs: bool | None
+    rows: tuple[CalibrationRows, ...]
+
+
 class Memory(Told):
     """Bytes per device; ``stages`` has them by term, for every pipeline stage.
 
@@ -224,6 +242,7 @@ class SearchFacts(Told):
     calibration: str
     calibration_id: str
     calibrated_range: CalibratedRange | None = None
+    calibrated_on: CalibratedOn | None = None
     cost_model: str
     search_version: str
     meshes: int

@@ -10,7 +10,7 @@ from typing import Any
 from costmodel.arrays import Num, num
 from costmodel.beyond_layers import beyond_layers
 from costmodel.calibration.ranges import Beyond
-from costmodel.certainty import beyond_of, certainty_of, interval_of
+from costmodel.certainty import beyond_of, calibrated_on, certainty_of, interval_of
 from costmodel.changes_training import changes_training
 from costmodel.facts import Facts
 from costmodel.fingerprint import calibration_id, cost_model_version, plan_id, scenario_id
@@ -94,6 +94,16 @@ def range_in_words(scenario: Scenario, beyond: Sequence[Beyond]) -> Json:
     """
     known = bool(scenario.calibration.ranges)
     return {"inside": not beyond if known else None, "beyond": [entry.text for entry in beyond]}
+
+
+def basis_in_words(scenario: Scenario) -> Json:
+    """What the parameters that decide rest on: rows of the accelerator, its family, a precision, or general ones."""
+    found = calibrated_on(scenario)
+    return {
+        "text": found.text,
+        "own_runs": found.own_runs,
+        "rows": [asdict(basis) | {"parameters": list(basis.parameters)} for basis in found.bases],
+    }
 
 
 def _recomputed_flops_per_token(scenario: Scenario, row: dict[str, int], share: float) -> float:
@@ -188,6 +198,7 @@ def answer_of(
             "calibration": scenario.calibration.name,
             "calibration_id": calibration,
             "calibrated_range": range_in_words(scenario, beyond_of(scenario)),
+            "calibrated_on": basis_in_words(scenario),
             "cost_model": version,
             "search_version": search_version(),
             "meshes": outcome.meshes,

@@ -46,6 +46,7 @@ FORM = {
     "optimizer": "adamw",
     "gradient_dtype": "",
     "framework_version": "",
+    "calibration": "",
     "min_free_gib": "",
     "min_used": "0.9",
     "seed": "0",

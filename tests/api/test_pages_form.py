@@ -6,13 +6,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from api.dashboard.form import question_of
+from api.dashboard.again import form_of
+from api.dashboard.form import Form, question_of
 from api.questions import search_request
 from api.settings import Settings
+from costmodel.calibration.calibration import Calibration, load_calibration
+from planner.calibrating import calibration_text
+from planner.search.request import SearchRequest
 from planner.stored.questions import problem_key
 from tests.api.pages import BROWSER, FORM, Page, Site, running_site, shown_in, small_answer, small_request
 from tests.databases import BACKENDS
@@ -207,6 +212,50 @@ def test_what_the_form_can_not_ask_again_is_said(site: Site) -> None:
     page = site.get(f"/searches?from={other}")
     assert "The cluster 'dgx-h100' of the catalog is not the one that was asked about" in page.text
     assert page.with_id("ask-cluster")["value"] == "dgx-h100"
+
+
+@pytest.fixture
+def slower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calibration:
+    """A calibration of the user's own catalog: the shipped one, under another name and with steps twice as long."""
+    shipped = load_calibration()
+    rows = [row if row.name != "time_level" else row.model_copy(update={"value": 2.0}) for row in shipped.parameters]
+    own = Calibration.model_validate(shipped.model_dump() | {"name": "slower", "parameters": rows})
+    (tmp_path / "calibrations").mkdir()
+    (tmp_path / "calibrations" / "slower.json").write_text(calibration_text(own), encoding="utf-8")
+    monkeypatch.setenv("PLANNER_CATALOG_DIR", str(tmp_path))
+    return own
+
+
+def asked_again(site: Site, request: SearchRequest) -> Form:
+    """The form filled here, where the user's own catalog is; the server has none."""
+    identifier = site.store_search(request)
+    with site.store.reading() as repos:
+        search = repos.searches.get(identifier)
+        assert search is not None
+        scenario = repos.scenarios.get(search.scenario_id)
+        assert scenario is not None
+        return form_of(search, scenario)
+
+
+def test_the_calibration_of_a_question_is_asked_again(site: Site, slower: Calibration) -> None:
+    form = asked_again(site, small_request(calibration="slower", top=5))
+    body, again = question_of({name: value for name, value in form.typed.items() if value})
+    assert again.errors == {}
+    assert body is not None
+    assert search_request(body, Settings()).scenario.calibration == slower
+    assert len(form.notes) == 1
+
+
+def test_a_calibration_that_the_catalog_does_not_have_is_named(site: Site, slower: Calibration) -> None:
+    request = small_request(calibration="slower", top=6)
+    page = site.get(f"/searches?from={site.store_search(request)}")
+    assert "The calibration 'slower' is not in the catalog: published-2026-11 prices what is asked here" in page.text
+    assert page.with_id("ask-calibration")["value"] == ""
+    changed = slower.model_copy(update={"parameters": load_calibration().parameters})
+    other = replace(request, scenario=request.scenario.model_copy(update={"calibration": changed}))
+    form = asked_again(site, other)
+    assert form.typed["calibration"] == "slower"
+    assert "The calibration 'slower' of the catalog is not the one that priced it then." in form.notes
 
 
 @pytest.mark.parametrize("identifier", ["0" * 32, "none", "%00", "x" * 5_000, "<b>"])

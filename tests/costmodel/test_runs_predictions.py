@@ -67,6 +67,13 @@ def test_a_row_is_priced_as_the_plan_that_it_names() -> None:
     assert found.step_time_low_s < found.step_time_s < found.step_time_high_s
 
 
+def test_a_row_says_what_it_rests_on_where_that_is_less_than_runs_of_its_own() -> None:
+    assert "gemm_efficiency of hopper in bf16" in predicted(accelerator="H800").reason
+    assert "no run on h800-sxm5-80gb" in predicted(accelerator="H800").reason
+    assert "general values for gemm_efficiency" in predicted(accelerator="RTX 4090").reason
+    assert "beyond the calibrated range: devices 65536" in predicted(devices=65536, dp=16384, global_batch=16384).reason
+
+
 @pytest.mark.parametrize("framework", ["megatron-core 0.15", "NeMo 2", "Megatron-Bridge"])
 @pytest.mark.parametrize("changes", [{"sp": False}, {"precision": "fp16"}])
 def test_a_framework_of_today_is_priced_as_it_is(framework: str, changes: dict[str, Any]) -> None:

@@ -47,6 +47,24 @@ def test_a_file_prices_the_plans_and_is_named(capsys: pytest.CaptureFixture[str]
     assert [answer["search"]["calibration"] for answer in (shipped, slower)] == ["published-2026-11", "own"]
     assert shipped["search"]["calibrated_range"] == {"inside": True, "beyond": []}
     assert slower["search"]["calibrated_range"] == {"inside": None, "beyond": []}
+    assert [answer["search"]["calibrated_on"]["own_runs"] for answer in (shipped, slower)] == [True, None]
+
+
+def test_the_answer_names_what_it_rests_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    tpu = ["tpu-v4" if word == "dgx-h100" else word for word in SCENARIO]
+    found = asked(capsys, "suggest", *tpu, *FEW, "--no-store", "--json")["search"]["calibrated_on"]
+    assert found["own_runs"] is False
+    assert found["rows"][0] == {
+        "parameters": ["gemm_efficiency"],
+        "accelerator": None,
+        "family": "tpu",
+        "precision": "bf16",
+        "framework": None,
+    }
+    assert run(["suggest", *tpu, *FEW, "--no-store"]) == 0
+    assert f"Calibrated on: {found['text']}." in capsys.readouterr().out
+    assert run(["check", "--plan", write_plan(tmp_path, {"tp": 2}), *tpu, "--no-best"]) == 3
+    assert "no run on tpu-v4" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_store_keeps_answers_of_two_calibrations_apart(

@@ -79,6 +79,7 @@ def test_exit_code_and_verdict(
         "best",
         "infeasibility",
         "calibration",
+        "calibrated_on",
         "calibrated_range",
         "warnings",
     }

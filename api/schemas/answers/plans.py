@@ -107,6 +107,26 @@ class CalibratedRange(Answer):
     """In what it lies outside, and what runs had; intervals are wider then."""
 
 
+class CalibrationRows(Answer):
+    """Parameters whose rows in the calibration are about the same; null is any."""
+
+    parameters: list[str]
+    accelerator: str | None
+    family: str | None
+    precision: str | None
+    """The one of the rows, which may be another than the question's."""
+    framework: str | None
+
+
+class CalibratedOn(Answer):
+    """What the parameters that decide rest on."""
+
+    text: str
+    own_runs: bool | None
+    """Whether the calibration was fitted to runs on this accelerator; null where it doesn't say."""
+    rows: list[CalibrationRows]
+
+
 class Memory(Answer):
     """Bytes per device."""
 

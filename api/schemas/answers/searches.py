@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from api.schemas.answers.base import Absent, Answer, CostModel, Next
-from api.schemas.answers.plans import CalibratedRange, PlanFields, Prediction
+from api.schemas.answers.plans import CalibratedOn, CalibratedRange, PlanFields, Prediction
 from api.schemas.text import Id
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -122,6 +122,8 @@ class SearchFacts(Answer):
     calibration_id: Id
     calibrated_range: CalibratedRange | Absent = None
     """Of the question; absent in answers stored before it was told."""
+    calibrated_on: CalibratedOn | Absent = None
+    """Absent in answers stored before it was told."""
     cost_model: CostModel
     search_version: str
     meshes: int

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.arrays import Ints
-from costmodel.calibration.calibration import specificity
 from costmodel.calibration.fit.priors import KEY_FIELDS, Prior, Priors
+from costmodel.calibration.keys import specificity
 from costmodel.calibration.parameters import PARAMETER_NAMES
 from costmodel.scenario import Scenario
 

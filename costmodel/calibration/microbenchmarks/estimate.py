@@ -23,8 +23,8 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from costmodel.arrays import Bools, Ints, Num
-from costmodel.calibration.calibration import specificity
 from costmodel.calibration.fit.priors import Prior, Priors
+from costmodel.calibration.keys import specificity
 from costmodel.calibration.microbenchmarks.evidence import NO_FRAMEWORK, Evidence, Place
 from costmodel.calibration.microbenchmarks.settings import MicrobenchmarkSettings, OwnValue
 from costmodel.calibration.parameters import PARAMETER_NAMES, SHARES_OF_ONE
