@@ -176,6 +176,55 @@ def predict_stages(f: Facts, table: PlanTable, stages: StageTable) -> StagePredi
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class StageParts:
+    """What stages take, piece by piece; nothing here knows of a schedule. Seconds, at the calibration's level.
+
+    Attributes:
+        forward_s, backward_s: ``(rows, stages)``, of one micro-batch.
+        weights_s: ``(rows, stages)``, of a backward pass what makes the gradients of weights.
+        exchange_s: ``(rows, stages)``, of the gradients and parameters at the end of the step, where exposed.
+        update_s: ``(rows, stages)``, the optimizer and what follows it.
+        transfer_s: ``(rows,)``, an activation or a gradient on its way to the next stage.
+        transfer_exposed_s: ``(rows,)``, of that what its sender can't compute under.
+        host_s: ``(rows,)``, what surrounds one pass of one micro-batch through one chunk.
+        fixed_s: ``(rows,)``, once a step.
+    """
+
+    forward_s: Num
+    backward_s: Num
+    weights_s: Num
+    exchange_s: Num
+    update_s: Num
+    transfer_s: Num
+    transfer_exposed_s: Num
+    host_s: Num
+    fixed_s: Num
+
+
+def stage_parts(f: Facts, table: PlanTable, stages: StageTable) -> StageParts:
+    """The parts of a step for any stages: whole devices, or their chunks one by one."""
+    sharding = Sharding.of(f, table)
+    work = _Work(f, evaluate_terms(f, table), table, stages, sharding, Offload.of(f, table, sharding))
+    shape, level, passes = (len(table), stages.index.shape[-1]), f.cal.time_level, 2.0 * num(table["vpp"])
+
+    def leveled(seconds: Num, *, by_stage: bool = True) -> Num:
+        whole = per_stage(level) * seconds if by_stage else level * seconds
+        return np.broadcast_to(whole, shape if by_stage else shape[:1])
+
+    return StageParts(
+        forward_s=leveled(work._stage(work.forward)),
+        backward_s=leveled(work._stage(work.backward, work.again)),
+        weights_s=leveled(work._stage(weights_cost(work.o))),
+        exchange_s=leveled(work.reduction),
+        update_s=leveled(work.optimizer + work.quantised_weights + work.host_waits),
+        transfer_s=leveled(work.o["pp_boundary_s"], by_stage=False),
+        transfer_exposed_s=leveled(work.boundary / passes, by_stage=False),
+        host_s=leveled(work.host / passes, by_stage=False),
+        fixed_s=leveled(f.cal.fixed_step_s, by_stage=False),
+    )
+
+
 def step_times(f: Facts, table: PlanTable, stages: StageTable) -> Num:
     """Seconds of one step by row, where nobody asks what it needs."""
     sharding = Sharding.of(f, table)
@@ -276,7 +325,13 @@ class _Work:
         ahead_s, back_s = self._model(self.forward) / pp, self._model(self.backward, self.again) / pp
         weights_s = self._model(weights_cost(o)) / pp
         self.waiting = waiting_s(
-            table["schedule"], pp, vpp, forward=ahead_s + around, backward=back_s + around, weights=weights_s
+            table["schedule"],
+            pp,
+            vpp,
+            self.m,
+            forward=ahead_s + around,
+            backward=back_s + around,
+            weights=weights_s,
         )
         under, under_back = hiding_cost(self.forward, o, backward=False), hiding_cost(self.backward, o, backward=True)
         under_again = None if self.again is None else hiding_cost(self.again, o, backward=True)

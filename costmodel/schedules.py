@@ -8,14 +8,15 @@ of B that make the gradients of weights, which zero-bubble schedules put off; p 
 | gpipe | (p - 1)(F + B) | m micro-batches (Huang 2018, arXiv 1811.06965) |
 | 1f1b | (p - 1)(F + B) | min(m, p - s) micro-batches (Narayanan 2021, arXiv 2104.04473, section 2.2) |
 | interleaved_1f1b | (p - 1)(F + B)/v | min(m v, 2(p - s - 1) + (v - 1) p + 1) chunks (same; Megatron-Core's warm-up) |
-| zb_h1 | (p - 1)(F + B - 2 W) | min(m, p) on all: later devices put off more W (Qi 2023, arXiv 2401.10241, 2.3) |
+| zb_h1 | (p - 1)(F + B - W) - (min(m, p) - 1) W | min(m, p): later devices put off more W (Qi 2023, arXiv 2401.10241) |
 | zb_v | (p - 1) max(F, B - W)/2 | min(2 m, 2 p) half chunks (Qi 2024, arXiv 2405.15362, as torch executes it) |
 | dualpipe | (p/2 - 1)(F + 2 B - 3 W) | p + 1 stages of the two it holds (DeepSeek-V3, arXiv 2412.19437, table 2) |
 | dualpipe_v | (p - 1)(F + 2 B - 3 W)/2 | 2 p + 1 half chunks: the same of 2 p stages (DeepSeek's repository DualPipe) |
 
 Between the first and the last kernel of a device zb_v leaves no gap. What it waits is that devices start one after
 another and the optimizer steps once all have ended: the authors' way around that, an optimizer that checks afterwards,
-is in no framework here.
+is in no framework here. With so few micro-batches that these do not fill the pipeline it waits (p - 1)(F + B - W) -
+(m - 1) F, where that is more.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def placements(schedule: Ints) -> Ints:
     return np.asarray(_PLACEMENT_BY_CODE[schedule])
 
 
-def waiting_s(schedule: Ints, pp: Num, vpp: Num, *, forward: Num, backward: Num, weights: Num) -> Num:
+def waiting_s(
+    schedule: Ints, pp: Num, vpp: Num, num_microbatches: Num, *, forward: Num, backward: Num, weights: Num
+) -> Num:
     """Seconds that a device waits over the step.
 
     Args:
@@ -55,9 +58,12 @@ def waiting_s(schedule: Ints, pp: Num, vpp: Num, *, forward: Num, backward: Num,
     if not _SPLIT_BACKWARD[schedule].any():
         return waiting
     overlapped = np.maximum(forward + 2.0 * backward - 3.0 * weights, 0.0)
+    inputs = backward - weights
+    # One micro-batch alone goes there and back; those that follow fill the waiting with what the schedule puts off.
+    alone, others = (pp - 1.0) * (forward + inputs), num_microbatches - 1.0
     for name, split in (
-        ("zb_h1", (pp - 1.0) * np.maximum(forward + backward - 2.0 * weights, 0.0)),
-        ("zb_v", (pp - 1.0) * np.maximum(forward, backward - weights) / 2.0),
+        ("zb_h1", alone - np.minimum(others, pp - 1.0) * weights),
+        ("zb_v", np.maximum((pp - 1.0) * np.maximum(forward, inputs) / 2.0, alone - others * forward)),
         ("dualpipe", (pp / 2.0 - 1.0) * overlapped),
         ("dualpipe_v", (pp - 1.0) * overlapped / 2.0),
     ):

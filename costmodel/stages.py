@@ -171,7 +171,7 @@ def stages_of_chunks(
     way = sorted(
         (virtual_stage(placement, pp, device, chunk), device, chunk) for device in range(pp) for chunk in range(vpp)
     )
-    again = None if recomputed is None else [_first_of_chunks(*of) for of in zip(chunks, recomputed, strict=True)]
+    again = None if recomputed is None else [recomputed_of_chunks(*of) for of in zip(chunks, recomputed, strict=True)]
     dense, total = [0] * pp, [0] * pp
     dense_again, total_again = [0] * pp, [0] * pp
     start = 0
@@ -220,7 +220,7 @@ def _sum_of(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one + other
 
 
-def _first_of_chunks(layers: Sequence[int], recomputed: int) -> list[int]:
+def recomputed_of_chunks(layers: Sequence[int], recomputed: int) -> list[int]:
     """Recomputed layers of each chunk of a device: as even as its chunks' layers allow, the first chunks first."""
     found, left = [0] * len(layers), recomputed
     while left > 0:
