@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from costmodel.recompute_modules import modules_code, modules_of, selective_modules
@@ -65,9 +65,24 @@ def layout_of(plan: Plan, num_layers: int) -> Layout | None:
 
 def stages_of_plan(scenario: Scenario, plan: Plan) -> StageTable:
     """The stages of one plan, whatever layers it has: a table of one row."""
+    return stages_of_plans(scenario, [plan])
+
+
+def stages_of_plans(scenario: Scenario, plans: Sequence[Plan]) -> StageTable:
+    """The stages of several plans, whatever layers they have."""
     _, dense_layers = layer_counts(scenario)
-    again = plan.recomputed_layers_per_stage if recomputes_some(plan) else None
-    return StageTable.of([stages_of_chunks(chunks_of_plan(plan), dense_layers, placement_of(plan.schedule), again)])
+    several = any(recomputes_some(plan) for plan in plans)
+    return StageTable.of(
+        [
+            stages_of_chunks(
+                chunks_of_plan(plan),
+                dense_layers,
+                placement_of(plan.schedule),
+                plan.recomputed_layers_per_stage if several else None,
+            )
+            for plan in plans
+        ]
+    )
 
 
 def recomputes_some(plan: Plan) -> bool:
@@ -76,11 +91,17 @@ def recomputes_some(plan: Plan) -> bool:
     return plan.recomputed_layers_per_stage != usual
 
 
-def plan_of(scenario: Scenario, row: Mapping[str, int], own_layers: Chunks | None = None) -> Plan:
+def plan_of(
+    scenario: Scenario,
+    row: Mapping[str, int],
+    own_layers: Chunks | None = None,
+    recomputed: tuple[int, ...] | None = None,
+) -> Plan:
     """The plan that one table row stands for.
 
     Args:
         own_layers: layers of every chunk, in place of those of the row's layout.
+        recomputed: layers of every device that run again, in place of all or none.
     """
     model, framework = scenario.model, scenario.framework
     schedule = SCHEDULES[row["schedule"]]
@@ -91,6 +112,7 @@ def plan_of(scenario: Scenario, row: Mapping[str, int], own_layers: Chunks | Non
         raise ValueError(f"row has no layout: {row}")
     layers = tuple(sum(device) for device in chunks)
     recompute = RECOMPUTES[row["recompute"]]
+    again = (layers if recompute == "full" else (0,) * len(layers)) if recomputed is None else recomputed
     return Plan(
         tp=row["tp"],
         pp=row["pp"],
@@ -114,7 +136,7 @@ def plan_of(scenario: Scenario, row: Mapping[str, int], own_layers: Chunks | Non
         layers_per_chunk=chunks if row["vpp"] > 1 else None,
         recompute=recompute,
         recompute_modules=modules_of(scenario, row["recompute_modules"]) if recompute == "selective" else (),
-        recomputed_layers_per_stage=layers if recompute == "full" else (0,) * len(layers),
+        recomputed_layers_per_stage=again,
         precision=scenario.workload.precision.name,
         optimizer=scenario.workload.optimizer.name,
         gradient_dtype=scenario.gradients,

@@ -155,8 +155,12 @@ def _predict_block(f: Facts, table: PlanTable, stages: StageTable) -> Prediction
     sharding = Sharding.of(f, table)
     offload = Offload.of(f, table, sharding)
     work = _Work(f, o, table, stages, sharding, offload)
-    memory, host = _memory(f, o, table, stages, sharding, offload)
-    return PredictionTable(step_time_s=work.step_time_s, peak_bytes=total(memory).max(axis=-1), host_bytes=host)
+    memory, on_hosts = _memory(f, o, table, stages, sharding, offload)
+    return PredictionTable(
+        step_time_s=work.step_time_s,
+        peak_bytes=total(memory).max(axis=-1),
+        host_bytes=_on_one_host(f, table, on_hosts),
+    )
 
 
 def predict_stages(f: Facts, table: PlanTable, stages: StageTable) -> StagePrediction:
@@ -165,11 +169,11 @@ def predict_stages(f: Facts, table: PlanTable, stages: StageTable) -> StagePredi
     sharding = Sharding.of(f, table)
     offload = Offload.of(f, table, sharding)
     work = _Work(f, o, table, stages, sharding, offload)
-    memory, host = _memory(f, o, table, stages, sharding, offload)
+    memory, on_hosts = _memory(f, o, table, stages, sharding, offload)
     return StagePrediction(
         step_time_s=work.step_time_s,
         peak_bytes=total(memory).max(axis=-1),
-        host_bytes=host,
+        host_bytes=_on_one_host(f, table, on_hosts),
         time=work.breakdown(),
         memory=memory,
         critical_stage=work.critical,
@@ -225,6 +229,46 @@ def stage_parts(f: Facts, table: PlanTable, stages: StageTable) -> StageParts:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class StageTimes:
+    """The parts of the closed form for stages of which nobody knows yet which of them a plan has.
+
+    Attributes:
+        ends_s: ``(rows, stages)`` seconds until each stage is done if it never waits.
+        work_s: of it those of one micro-batch.
+    """
+
+    ends_s: Num
+    work_s: Num
+    _work: _Work
+
+    def again_s(self, dense_again: Num, moe_again: Num) -> Num:
+        """Seconds of one micro-batch in the forward passes of so many (dense, MoE) layers that run again, by row."""
+        return self._work.again_s(dense_again, moe_again)
+
+    def step_time_s(self, slowest_s: Num, again_s: Num) -> Num:
+        """Seconds of a step, by row.
+
+        Args:
+            slowest_s: of ``ends_s`` the largest of the plan's stages.
+            again_s: of the layers of all its stages that run again.
+        """
+        return self._work.step_of(slowest_s, self._work.waiting_with(again_s))
+
+    def slowest_s(self, step_time_s: Num, again_s: Num) -> Num:
+        """What the slowest stage may take where the step is to take no longer than ``step_time_s``."""
+        f = self._work.f
+        return step_time_s / f.cal.time_level - self._work.waiting_with(again_s) - f.cal.fixed_step_s
+
+
+def stage_times(f: Facts, table: PlanTable, stages: StageTable) -> StageTimes:
+    """Price stages one by one. They say how many of their layers run again; arrays may be one row for all plans."""
+    sharding = Sharding.of(f, table)
+    work = _Work(f, evaluate_terms(f, table), table, stages, sharding, Offload.of(f, table, sharding))
+    shape = (len(table), stages.index.shape[-1])
+    return StageTimes(ends_s=np.broadcast_to(work.ends, shape), work_s=np.broadcast_to(work.work, shape), _work=work)
+
+
 def step_times(f: Facts, table: PlanTable, stages: StageTable) -> Num:
     """Seconds of one step by row, where nobody asks what it needs."""
     sharding = Sharding.of(f, table)
@@ -236,6 +280,14 @@ def memory_by_stage(f: Facts, table: PlanTable, stages: StageTable) -> Num:
     sharding = Sharding.of(f, table)
     terms, _ = _memory(f, evaluate_terms(f, table), table, stages, sharding, Offload.of(f, table, sharding))
     return total(terms)
+
+
+def device_bytes_by_stage(f: Facts, table: PlanTable, stages: StageTable) -> Num:
+    """The same, infinite for a stage whose offloaded tensors do not fit into its hosts."""
+    sharding = Sharding.of(f, table)
+    terms, on_hosts = _memory(f, evaluate_terms(f, table), table, stages, sharding, Offload.of(f, table, sharding))
+    on_one_host = per_stage(np.minimum(f.hardware.devices_per_node, num(table.devices_used))) * on_hosts
+    return np.where(on_one_host > f.hardware.host_memory, np.inf, total(terms))
 
 
 def _passes(
@@ -255,7 +307,7 @@ def _memory(
     sharding: Sharding,
     offload: Offload | None,
 ) -> tuple[dict[str, Num], Num]:
-    """(terms of memory by stage, bytes in the memory of one host)."""
+    """(terms of memory by stage, bytes of each stage's device in the memory of its host)."""
     overlapping = overlaps_experts(table["ep_overlap"], table["schedule"])
     terms = stage_memory(
         f,
@@ -271,8 +323,8 @@ def _memory(
         overlaps_experts=overlapping,
     )
     if offload is None:
-        return terms, np.zeros(len(table))
-    terms, each = onto_hosts(
+        return terms, np.zeros((1, 1))
+    return onto_hosts(
         f,
         o,
         stages,
@@ -284,8 +336,12 @@ def _memory(
         interval=num(table["recompute_interval"]),
         overlaps_experts=overlapping,
     )
-    on_one_host = np.minimum(f.hardware.devices_per_node, num(table.devices_used))
-    return terms, on_one_host * each.max(axis=-1)
+
+
+def _on_one_host(f: Facts, table: PlanTable, on_hosts: Num) -> Num:
+    """Bytes in a node's memory, all its devices those of the fullest stage, by row."""
+    devices = np.minimum(f.hardware.devices_per_node, num(table.devices_used))
+    return np.asarray(devices * np.broadcast_to(on_hosts.max(axis=-1), (len(table),)))
 
 
 class _Work:
@@ -310,7 +366,7 @@ class _Work:
             others = np.where(self.all_again, RECOMPUTE_NONE, table["recompute"])
             self.forward, self.backward = _passes(f, o, table, others, sharding, offload)
             _, self.again = _passes(f, o, table, np.full_like(others, RECOMPUTE_FULL), sharding, offload)
-        pp, vpp = num(table["pp"]), num(table["vpp"])
+        vpp = num(table["vpp"])
         self.m = num(table["num_microbatches"])
         self.mtp_dense, self.mtp_moe = mtp_layers_of_kind(f, moe=False), mtp_layers_of_kind(f, moe=True)
         interleaved = vpp > 1.0
@@ -320,19 +376,7 @@ class _Work:
         self.host = f.cal.fixed_microbatch_s + vpp * f.cal.fixed_chunk_s
         ahead, back = self._stage(self.forward), self._stage(self.backward, self.again)
         self.work = ahead + back + per_stage(self.boundary + self.host)
-        # Of the mean device; half of what surrounds a micro-batch comes with each pass.
-        around = (self.boundary + self.host) / 2.0
-        ahead_s, back_s = self._model(self.forward) / pp, self._model(self.backward, self.again) / pp
-        weights_s = self._model(weights_cost(o)) / pp
-        self.waiting = waiting_s(
-            table["schedule"],
-            pp,
-            vpp,
-            self.m,
-            forward=ahead_s + around,
-            backward=back_s + around,
-            weights=weights_s,
-        )
+        self.waiting = self.waiting_with(self._stages_again_s())
         under, under_back = hiding_cost(self.forward, o, backward=False), hiding_cost(self.backward, o, backward=True)
         under_again = None if self.again is None else hiding_cost(self.again, o, backward=True)
         ahead, back = self._stage(under), self._stage(under_back, under_again)
@@ -347,10 +391,49 @@ class _Work:
             self.optimizer, self.host_waits = host_step_s(f, o, stages, sharding, offload, self.optimizer)
         self.quantised_weights = kept_weights_s(f, o, stages, sharding)
         ends = per_stage(self.m) * self.work + self.reduction + self.optimizer + self.quantised_weights
-        ends = ends + self.host_waits
-        self.critical: Ints = ends.argmax(axis=-1)
-        # What the terms come to, and what steps of this kind of hardware and software take over that.
-        self.step_time_s: Num = (ends.max(axis=-1) + self.waiting + f.cal.fixed_step_s) * f.cal.time_level
+        self.ends: Num = ends + self.host_waits
+        self.critical: Ints = self.ends.argmax(axis=-1)
+        self.step_time_s = self.step_of(self.ends.max(axis=-1), self.waiting)
+
+    def step_of(self, slowest: Num, waiting: Num) -> Num:
+        """What the terms come to, and what steps of this kind of hardware and software take over that."""
+        seconds: Num = (slowest + waiting + self.f.cal.fixed_step_s) * self.f.cal.time_level
+        return seconds
+
+    def waiting_with(self, again_s: Num) -> Num:
+        """Seconds that a device waits where stages say how many layers run again, and these take so long.
+
+        They are those of the mean device; half of what surrounds a micro-batch comes with each pass.
+        """
+        pp, vpp = num(self.table["pp"]), num(self.table["vpp"])
+        around = (self.boundary + self.host) / 2.0
+        ahead_s = self._model(self.forward) / pp
+        back_s = (self._model(self.backward, self.again) + again_s) / pp
+        weights_s = self._model(weights_cost(self.o)) / pp
+        return waiting_s(
+            self.table["schedule"],
+            pp,
+            vpp,
+            self.m,
+            forward=ahead_s + around,
+            backward=back_s + around,
+            weights=weights_s,
+        )
+
+    def again_s(self, dense_again: Num, moe_again: Num) -> Num:
+        """Seconds of one micro-batch in the forward passes of so many layers that run again."""
+        if self.again is None:
+            return np.zeros(())
+        dense_more, moe_more = (more[..., 0] if more.ndim else more for more in self._more(self.backward, self.again))
+        return dense_again * dense_more + moe_again * moe_more
+
+    def _stages_again_s(self) -> Num:
+        """The same of all layers of whose stages it is said that they run again."""
+        s = self.stages
+        if s.recomputed_dense is None or s.recomputed_moe is None:
+            return np.zeros(())
+        own = s.is_own * s.work_share
+        return self.again_s((own * s.recomputed_dense).sum(axis=-1), (own * s.recomputed_moe).sum(axis=-1))
 
     def _stage(self, cost: PassCost, again: PassCost | None = None) -> Num:
         """Seconds of one micro-batch on each stage; ``again`` is the pass of layers that run forward again."""
@@ -378,19 +461,12 @@ class _Work:
         return per_stage(dense), per_stage(moe)
 
     def _model(self, cost: PassCost, again: PassCost | None = None) -> Num:
-        """Seconds of one micro-batch on all stages together."""
-        f, stages = self.f, self.stages
-        if again is None or stages.recomputed_dense is None or stages.recomputed_moe is None:
-            return model_body_s(f, cost) + model_ends_s(f, cost)
-        dense_more, moe_more = self._more(cost, again)
-        more = (
-            stages.is_own
-            * stages.work_share
-            * (stages.recomputed_dense * dense_more + stages.recomputed_moe * moe_more)
-        )
-        ends = np.where(self.all_again, model_ends_s(f, again), model_ends_s(f, cost))
-        summed: Num = model_body_s(f, cost) + more.sum(axis=-1) + ends
-        return summed
+        """Seconds of one micro-batch on all stages together, without the layers of stages that run again."""
+        f = self.f
+        ends = model_ends_s(f, cost)
+        if again is not None:
+            ends = np.where(self.all_again, model_ends_s(f, again), ends)
+        return model_body_s(f, cost) + ends
 
     def breakdown(self) -> dict[str, Num]:
         """Seconds by part on the critical device; what it waits is the bubble and the remainder by definition."""

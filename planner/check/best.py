@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from costmodel.arrays import num
-from costmodel.plan_rows import encode, plan_of
+from costmodel.plan_rows import encode
 from costmodel.spec.plan import Plan
 from costmodel.stages import Layout
 from planner.check.changes import changes_between
@@ -36,7 +36,7 @@ def best_of(search: Search, outcome: Outcome, plan: Plan, reference: Reference, 
     request, scenario = search.request, search.request.scenario
     answer = answer_of(request, search.facts, replace(outcome, best=outcome.best[:1]))
     first = answer["plans"][0]
-    changes, follows = changes_between(reference, plan, plan_of(scenario, outcome.best[0].row), scenario)
+    changes, follows = changes_between(reference, plan, outcome.best[0].plan(scenario), scenario)
     found: Json = {
         "plan": first["plan"],
         "prediction": first["prediction"],

@@ -15,7 +15,7 @@ from math import inf
 
 import numpy as np
 
-from costmodel.arrays import Bools, Ints, Num, num
+from costmodel.arrays import Bools, Ints, Num
 from costmodel.checker import check_plan
 from costmodel.facts import Facts
 from costmodel.plan_rows import Chunks, plan_of
@@ -30,9 +30,10 @@ from costmodel.stages import Placement, stages_of_chunks
 from costmodel.table import AXES, PlanTable, StageTable, layer_counts, stage_table
 from costmodel.usual_options import usual_codes
 from planner.check.distance import OWN_LAYERS, Reference, distances, steps_of
-from planner.search.bounds import RowBound, fits, memory_bounds, stage_bounds
+from planner.search.bounds import memory_bounds, rows_that_may_fit
 from planner.search.choices import option_columns, policies
 from planner.search.constraints import Condition, Range
+from planner.search.device_bounds import RowBound
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
 from planner.search.space import MESH_AXES, Columns, domains, mesh_candidates
@@ -152,16 +153,10 @@ class NearestSearch:
     def _may_fit(self, request: SearchRequest, rows: Columns) -> Bools:
         """The rows that no relaxation of memory rules out; layers of the plan's own are not judged by it."""
         possible = np.asarray((rows["pp"] == self.reference.row["pp"]) & (self.own_layers is not None))
-        free = num(np.zeros(len(rows["tp"])))
-        bounds = RowBound(body_s=free, ends_s=free, **memory_bounds(request, self.facts, rows))
+        bounds = RowBound.of_memory(memory_bounds(request, self.facts, rows))
         usable = float(request.scenario.usable_bytes)
-        for pp in np.unique(rows["pp"]).tolist():
-            at = np.flatnonzero((rows["pp"] == pp) & ~possible)
-            if not len(at):
-                continue
-            m = rows["num_microbatches"][at]
-            for bound in stage_bounds(request, pp):
-                possible[at] |= fits(request, bound, pp, m, bounds, at, usable)
+        at = np.flatnonzero(~possible)
+        possible[at] = rows_that_may_fit(request, _take(rows, at), bounds.take(at), usable)
         return possible
 
     def _better(self, request: SearchRequest, rows: Columns, best: Found | None) -> Found | None:

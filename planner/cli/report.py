@@ -154,7 +154,7 @@ def _cells(entry: dict[str, Any]) -> dict[str, str]:
         "mbs": str(plan["micro_batch_size"]),
         "m": str(plan["num_microbatches"]),
         "layers": shortened(plan["layers_per_stage"]),
-        "recompute": plan["recompute"],
+        "recompute": _recompute(plan),
         _OPTIONS: _options(entry),
         "bubble": f"{prediction['time'].get('bubble', 0.0) / step:.1%}",
         "GiB": f"{prediction['memory']['peak_bytes'] / _GIB:.1f}" + (_AT_RISK if is_at_risk(prediction) else ""),
@@ -225,6 +225,13 @@ def beyond_range(prediction: dict[str, Any]) -> list[str]:
 def _in_hosts(memory: dict[str, Any]) -> str:
     offloaded = memory.get("host_bytes_per_node", 0)
     return f"; the best plan keeps {offloaded / _GIB:.0f} GiB in the memory of a node" if offloaded else ""
+
+
+def _recompute(plan: dict[str, Any]) -> str:
+    """``full``, or ``full 14/80`` where only so many of the layers run again."""
+    again, layers = sum(plan["recomputed_layers_per_stage"]), sum(plan["layers_per_stage"])
+    partly = plan["recompute"] == "full" and again < layers
+    return f"full {again}/{layers}" if partly else str(plan["recompute"])
 
 
 def _plans(count: int) -> str:

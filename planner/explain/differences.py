@@ -33,6 +33,7 @@ _NOTHING_WITHOUT = {
 _LEAST_SHARE = 0.003
 """Of the longer step: parts that differ by less are not told."""
 _MOST_PARTS = 6
+_OTHER_LAYERS = "other layers on the stages, or others that run again"
 _GIB = 2**30
 
 
@@ -111,7 +112,7 @@ def choices_in_words(axes: list[Json]) -> str:
         for entry in axes
         if entry["axis"] not in gone
     )
-    return choices or "other layers on the stages"
+    return choices or _OTHER_LAYERS
 
 
 def _value(value: Any) -> str:

@@ -60,17 +60,28 @@ def row_of(scenario: Scenario, plan: Json) -> dict[str, int]:
 
 
 def disagreements(
-    scenario: Scenario, facts: Facts, objective: Objective, ours: dict[str, int], theirs: dict[str, int]
+    scenario: Scenario,
+    facts: Facts,
+    objective: Objective,
+    ours: dict[str, int],
+    theirs: dict[str, int],
+    best: Json | None = None,
 ) -> list[Json]:
     """One entry for every axis, or axes, in which ``theirs`` differs from ``ours``.
 
     Each has ``axes`` (``{axis, ours, theirs}``), ``value`` in the objective's unit, ``step_time_s``, ``time``,
     ``memory_bytes`` and ``host_bytes_per_node`` as differences, whether the plan on the way ``fits`` and which memory
     it is ``short_of``, and all of it in ``told``.
+
+    Args:
+        best: ``theirs`` with its plan and prediction, as an answer has them: what its layers are, no row says. The last
+            entry, without axes, is what comes of layers of its own.
     """
     path = _path(scenario, ours, theirs)
     plans = [plan_of(scenario, row).model_dump(mode="json") for row in path]
     priced = predictions(scenario, facts, PlanTable.of_rows(path))
+    if best is not None and plans[-1] != best["plan"]:
+        path, plans, priced = [*path, theirs], [*plans, best["plan"]], [*priced, best["prediction"]]
     found: list[Json] = []
     last = 0
     for place in range(1, len(path)):

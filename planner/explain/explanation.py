@@ -95,7 +95,7 @@ def explanation_of(request: SearchRequest, answer: Json, late: Callable[[], bool
         return found
     best = answer["plans"][0]
     theirs = row_of(scenario, best["plan"])
-    found["disagreements"] = disagreements(scenario, facts, objective, ours, theirs)
+    found["disagreements"] = disagreements(scenario, facts, objective, ours, theirs, best)
     found["difference"] = {
         "value": value_of(objective, theirs, best["prediction"]) - own,
         "step_time_s": best["prediction"]["step_time_s"] - prediction["step_time_s"],

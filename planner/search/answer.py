@@ -15,7 +15,7 @@ from costmodel.changes_training import changes_training
 from costmodel.facts import Facts
 from costmodel.fingerprint import calibration_id, cost_model_version, plan_id, scenario_id
 from costmodel.flops import recomputed_flops_per_token, selectively_recomputed_flops_per_token
-from costmodel.plan_rows import plan_of
+from costmodel.plan_rows import stages_of_plans
 from costmodel.predict import StagePrediction, predict_stages
 from costmodel.recompute_modules import modules_of
 from costmodel.scenario import Scenario
@@ -24,7 +24,9 @@ from costmodel.table import PlanTable, stage_table
 from costmodel.utilisation import utilisation
 from planner.options_in_words import options_in_words
 from planner.search.infeasible import explained, unexplained
+from planner.search.layouts.freedom import recipes_in_words
 from planner.search.objective import objective_of
+from planner.search.priced import Priced
 from planner.search.request import SearchRequest
 from planner.search.room import Room
 from planner.search.solve import Outcome, Progress, Search
@@ -40,6 +42,14 @@ def predictions(scenario: Scenario, facts: Facts, table: PlanTable) -> list[Json
     full = predict_stages(facts, table, stage_table(scenario, table, every_stage=True))
     recomputed = num(table["recompute"] == RECOMPUTES.index("full"))
     return in_words(scenario, table, full, recomputed)
+
+
+def predictions_of(scenario: Scenario, facts: Facts, plans: Sequence[Priced]) -> list[Json]:
+    """The same of plans whose layers, and what of these runs again, may be their own."""
+    table, whole = PlanTable.of_rows([priced.row for priced in plans]), [priced.plan(scenario) for priced in plans]
+    full = predict_stages(facts, table, stages_of_plans(scenario, whole))
+    again = [sum(plan.recomputed_layers_per_stage) / sum(plan.layers_per_stage) for plan in whole]
+    return in_words(scenario, table, full, num(again))
 
 
 def in_words(scenario: Scenario, table: PlanTable, full: StagePrediction, recomputed: Num) -> list[Json]:
@@ -155,11 +165,10 @@ def answer_of(
     unit_value = objective_of(request).shown
     given, calibration, version = scenario_id(scenario), calibration_id(scenario.calibration), cost_model_version()
     plans: list[Json] = []
-    found = [plan_of(scenario, priced.row) for priced in outcome.best]
+    found = [priced.plan(scenario) for priced in outcome.best]
     if outcome.best:
-        table = PlanTable.of_rows([priced.row for priced in outcome.best])
         for rank, (plan, prediction) in enumerate(
-            zip(found, predictions(scenario, facts, table), strict=True), start=1
+            zip(found, predictions_of(scenario, facts, outcome.best), strict=True), start=1
         ):
             address = plan_id(given, plan, calibration, version)
             document = plan.model_dump(mode="json")
@@ -190,6 +199,7 @@ def answer_of(
             *scenario.warnings(),
             *changes_training(found),
             *beyond_layers(found),
+            *recipes_in_words(request),
             *([] if outcome.memory_counted else [_NOT_COUNTED]),
         ],
         "search": {

@@ -12,7 +12,9 @@ from costmodel.facts import Facts
 from costmodel.predict import predict
 from costmodel.rules import legal_mask
 from costmodel.table import AXES, PlanTable, layer_counts, stage_table
+from planner.search.bounds import memory_bounds, rows_that_may_fit
 from planner.search.choices import policies
+from planner.search.device_bounds import RowBound
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
 from planner.search.space import Columns, legal_zero_stages
@@ -36,21 +38,22 @@ class LeanestPlans:
 def unfit_meshes(
     request: SearchRequest, f: Facts, meshes: Columns, may_fit: Bools, usable: float, late: Callable[[], bool]
 ) -> Bools | None:
-    """The meshes of which no plan fits into ``usable`` bytes; None when ``late`` became true in the middle.
+    """The meshes of which no plan by recipe fits into ``usable`` bytes; None when ``late`` became true in the middle.
 
     Args:
         may_fit: what a relaxation could not rule out.
     """
     unfit = ~may_fit
     for block in _blocks(np.flatnonzero(may_fit)):
-        doubtful = block
-        for search in (_usually_leanest, _leanest):
-            if late():
-                return None
-            if len(doubtful):
-                beyond = search(request, f, _take(meshes, doubtful), usable).lack > 0.0
-                unfit[doubtful] = beyond
-                doubtful = doubtful[beyond]
+        if late():
+            return None
+        beyond = _usually_leanest(request, f, _take(meshes, block), usable).lack > 0.0
+        unfit[block] = beyond
+        doubtful = block[beyond]
+        if late():
+            return None
+        if len(doubtful):
+            unfit[doubtful] = _leanest(request, f, _take(meshes, doubtful), usable, filtered=True).lack > 0.0
     return unfit
 
 
@@ -88,9 +91,15 @@ def _usually_leanest(request: SearchRequest, f: Facts, meshes: Columns, usable: 
     return _least_per_mesh(request, f, table, of_row[lean][of_plan], len(meshes["tp"]), usable)
 
 
-def _leanest(request: SearchRequest, f: Facts, meshes: Columns, usable: float) -> LeanestPlans:
-    """Every recompute policy, sharding and layout."""
+def _leanest(
+    request: SearchRequest, f: Facts, meshes: Columns, usable: float, *, filtered: bool = False
+) -> LeanestPlans:
+    """Every recompute policy, sharding and layout by recipe; ``filtered``: of what a relaxation can't rule out."""
     rows, of_row = _every_policy(request, meshes, range(len(policies(request))))
+    if filtered:
+        bounds = RowBound.of_memory(memory_bounds(request, f, rows))
+        possible = np.flatnonzero(rows_that_may_fit(request, rows, bounds, usable))
+        rows, of_row = _take(rows, possible), of_row[possible]
     layers, leading_dense = layer_counts(request.scenario)
     # With layers of one kind the fewest chunks keep the fewest activations; more chunks may mix two kinds better.
     uniform = leading_dense in (0, layers)

@@ -1,10 +1,9 @@
 """The CP-SAT master: mesh, micro-batch, recompute policy, sharding and schedule as variables.
 
-It lists every combination whose relaxed step time is below a limit and whose relaxed memory fits. Rules of the
-framework are named constraints over the axes that they read; costs are integer tables, times rounded down and limits
-up, memory rounded down, so nothing that could matter is cut off. It is solved with one worker and a fixed seed for all
-solutions: when the solver finishes, the list is complete, and that is the proof. Loading the tables looks at no clock
-and takes more time per row the more rows there are, so many rows are given to it in blocks.
+It lists every combination whose relaxed step time, over all layouts that fit, is below a limit. Rules of the framework
+are named constraints over the axes that they read. It is solved with one worker and a fixed seed for all solutions:
+when the solver finishes, the list is complete, and that is the proof. Loading the tables looks at no clock and takes
+more time per row the more rows there are, so many rows are given to it in blocks.
 """
 
 from __future__ import annotations
@@ -25,8 +24,9 @@ from costmodel.rules import Rule, rules_for
 from costmodel.spec.plan import CP_COMM_TYPES
 from costmodel.stages import Layout
 from costmodel.table import PlanTable
-from planner.search.bounds import RowBound, stage_bounds
+from planner.search.bounds import stage_steps
 from planner.search.choices import axes_read, holds
+from planner.search.device_bounds import RowBound
 from planner.search.request import SearchRequest
 from planner.search.space import ROW_AXES, Columns
 
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 DECISIONS: tuple[str, ...] = (*ROW_AXES, "vpp", "schedule")
-_BYTES_PER_UNIT = 2**16
-_ALIVE_SCALE = 256
-_WORK_STEPS = 2_000_000
 _RULE_TUPLES = 50_000
 _LOOK_EVERY_S = 0.02
 
@@ -113,7 +110,8 @@ def enumerate_below(
             self.solutions.append(tuple(self.value(variable) for variable in self.variables))
 
     master = _Master(cp_model.CpModel(), request, f, rows, bounds, limits, usable)
-    master.build()
+    if not master.build():
+        return Enumeration.nothing(complete=True)
     solver = cp_model.CpSolver()
     parameters = solver.parameters
     parameters.num_workers = 1
@@ -183,11 +181,13 @@ class _Master:
     def decision_variables(self) -> list[cp_model.IntVar]:
         return [self.variables[axis] for axis in DECISIONS]
 
-    def build(self) -> None:
-        self._add_rows_and_stages()
-        self._add_memory()
+    def build(self) -> bool:
+        """The whole model; False where nothing is left to decide."""
+        if not self._add_rows_and_stages():
+            return False
         for rule in rules_for(self.request.scenario.framework):
             self._add_rule(rule)
+        return True
 
     def _variable(self, name: str, values: Sequence[int] | Ints) -> cp_model.IntVar:
         from ortools.sat.python import cp_model
@@ -206,55 +206,17 @@ class _Master:
         tuples = np.stack(list(columns.values()), axis=1).tolist()
         self.model.add_allowed_assignments(variables, tuples).with_name(name)
 
-    def _add_rows_and_stages(self) -> None:
-        b = self.bounds
-        work = b.body_s + b.ends_s
-        unit = max(float(work.max()), 1e-9) / _WORK_STEPS
-        # Rows that share a limit share their stage tables: the limit is one number unless the objective prices devices.
-        limit_values, limit = np.unique(self.limits, return_inverse=True)
-        columns = {axis: self.rows[axis] for axis in ROW_AXES}
-        columns |= {
-            "limit": limit.astype(np.int64),
-            "work": np.floor(work / unit).astype(np.int64),
-            "body": np.floor(b.body_s / unit).astype(np.int64),
-            "const": np.floor(b.const_bytes / _BYTES_PER_UNIT).astype(np.int64),
-            "state": np.floor(b.state_bytes / _BYTES_PER_UNIT).astype(np.int64),
-            "activation": np.floor(b.activation_bytes / _BYTES_PER_UNIT).astype(np.int64),
-        }
-        self._table("rows", columns)
-        self._table("stages", self._stage_columns(limit_values, limit, unit))
-        self.model.add(self.variables["work"] <= self.variables["work_cap"]).with_name("step_time_by_mean_stage")
-        self.model.add(self.variables["body"] <= self.variables["body_cap"]).with_name("step_time_by_largest_stage")
-
-    def _stage_columns(self, limit_values: Num, limit: Ints, unit: float) -> dict[str, Ints]:
-        """(pp, micro-batches, limit) x (vpp, schedule): the work that the limit leaves, and layers held and alive."""
-        host, fixed = float(self.f.cal.fixed_microbatch_s), float(self.f.cal.fixed_step_s)
-        level = float(self.f.cal.time_level)
-        keys = np.unique(np.stack([self.rows["pp"], self.rows["num_microbatches"], limit], axis=1), axis=0)
-        table: list[tuple[int, ...]] = []
-        for pp, m, code in keys.tolist():
-            for bound in stage_bounds(self.request, pp):
-                left = float(limit_values[code]) / level - (m + bound.waiting) * host - fixed
-                work_cap = np.ceil(max(left, 0.0) * pp / (m + bound.waiting) / unit)
-                body_cap = np.ceil(max(left, 0.0) / (m * bound.share + bound.waiting / pp) / unit)
-                held, alive = bound.alive(self.request, pp, m)
-                caps = (int(min(work_cap, _WORK_STEPS)), int(min(body_cap, _WORK_STEPS)))
-                table.append((pp, m, code, bound.vpp, bound.schedule, *caps, int(held), int(alive * _ALIVE_SCALE)))
-        names = ("pp", "num_microbatches", "limit", "vpp", "schedule", "work_cap", "body_cap", "held", "alive")
-        return dict(zip(names, np.array(table, dtype=np.int64).reshape(-1, len(names)).T, strict=True))
-
-    def _add_memory(self) -> None:
-        held_state = self._product("held_state", "held", "state")
-        alive_activations = self._product("alive_activations", "alive", "activation")
-        usable = int(np.ceil(self.usable / _BYTES_PER_UNIT))
-        need = _ALIVE_SCALE * (self.variables["const"] + held_state) + alive_activations
-        self.model.add(need <= _ALIVE_SCALE * usable).with_name("memory")
-
-    def _product(self, name: str, left: str, right: str) -> cp_model.IntVar:
-        high = max(self.domains[left]) * max(self.domains[right])
-        result = self.model.new_int_var(0, high, name)
-        self.model.add_multiplication_equality(result, [self.variables[left], self.variables[right]])
-        return result
+    def _add_rows_and_stages(self) -> bool:
+        """The rows, and the stage options of each that may be below its limit; False where there are none."""
+        place = np.arange(len(self.rows["tp"]), dtype=np.int64)
+        self._table("rows", {"row": place} | {axis: self.rows[axis] for axis in ROW_AXES})
+        steps = stage_steps(self.request, self.f, self.rows, self.bounds, self.usable)
+        below = np.isfinite(steps.step_time_s) & (steps.step_time_s <= self.limits[steps.row])
+        columns = {"row": steps.row[below], "vpp": steps.vpp[below], "schedule": steps.schedule[below]}
+        if not below.any():
+            return False
+        self._table("step_time_and_memory", columns)
+        return True
 
     def _add_rule(self, rule: Rule) -> None:
         """The rule as a table over the decisions that it reads; what is decided later counts at its best."""

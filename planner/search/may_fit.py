@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.arrays import Bools, num
+from costmodel.arrays import Bools
 from costmodel.facts import Facts
-from planner.search.bounds import RowBound, fits, leanest_stages, memory_bounds, stage_bounds, with_inner
+from planner.search.bounds import leanest_stages, memory_bounds, rows_that_may_fit, with_inner
 from planner.search.choices import policies
+from planner.search.device_bounds import RowBound
 from planner.search.request import SearchRequest
 from planner.search.space import Columns, stage_options
 
@@ -24,17 +25,11 @@ def may_fit(request: SearchRequest, facts: Facts, meshes: Columns, usable: float
             if not len(left):
                 return possible
             some = {axis: column[left] for axis, column in meshes.items()}
-            free = num(np.zeros(len(left)))
             lean = memory_bounds(request, facts, with_inner(some, policy=policy, zero_stage=zero))
-            rows = RowBound(body_s=free, ends_s=free, **lean)
-            for pp in np.unique(some["pp"]).tolist():
-                at = np.flatnonzero(some["pp"] == pp)
-                if _beyond_layers(request, pp):
-                    # Nothing bounds a layout that there is not; its own rule refuses it.
-                    possible[left[at]] = True
-                    continue
-                for bound in stage_bounds(request, pp):
-                    possible[left[at]] |= fits(request, bound, pp, some["num_microbatches"][at], rows, at, usable)
+            # Nothing bounds a layout that there is not; its own rule refuses it.
+            beyond = [pp for pp in np.unique(some["pp"]).tolist() if _beyond_layers(request, pp)]
+            fitting = rows_that_may_fit(request, some, RowBound.of_memory(lean), usable)
+            possible[left] = np.isin(some["pp"], beyond) | fitting
     return possible
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,6 @@ from costmodel.arrays import Bools, Ints, Num, num
 from costmodel.facts import Facts
 from costmodel.table import PlanTable, mesh_size
 from planner.search.bounds import (
-    RowBound,
     leanest_stages,
     least_step_time,
     memory_bounds,
@@ -31,8 +30,10 @@ from planner.search.bounds import (
 )
 from planner.search.choices import policies
 from planner.search.constraints import Contradiction
+from planner.search.device_bounds import RowBound
 from planner.search.eliminate import MEMORY, Elimination, eliminate
 from planner.search.found import Found
+from planner.search.layouts.freedom import may_choose
 from planner.search.leanest import nearest_plan, unfit_meshes
 from planner.search.master import Enumeration, decisions_of, enumerate_below
 from planner.search.objective import Objective, objective_of
@@ -167,8 +168,10 @@ class Search:
         else:
             all_priced = self._find_incumbents(meshes, values)
             self._tell("incumbents", best=self._shown(self.found.limit(1)), plans=len(self.found))
-            if all_priced and relaxed:
+            if all_priced and relaxed and not may_choose(self.request):
                 outcome.proven = True
+            elif all_priced and relaxed and not np.isfinite(self.found.limit(self.request.top)):
+                outcome.proven = self._lay_out_all(meshes, values)
             elif relaxed and self.proving:
                 self._prove(meshes, values, outcome)
         if self.proving:
@@ -191,6 +194,9 @@ class Search:
         else:
             unfit = unfit_meshes(self.request, self.facts, meshes, may_fit, self.usable, self._late)
             outcome.memory_counted = unfit is not None
+            if unfit is not None:
+                # Layers of their own make some of them fit that no recipe does.
+                unfit &= ~self.found.has_mesh(meshes)
             if unfit is not None and unfit.any():
                 outcome.elimination.counts[MEMORY] = int(unfit.sum())
 
@@ -239,10 +245,7 @@ class Search:
 
     def _find_incumbents(self, meshes: Columns, values: Num) -> bool:
         """Price the most promising rows until there are enough different plans; True when that was all there is."""
-        order = np.argsort(values, axis=None, kind="stable")
-        order = order[np.isfinite(values.ravel()[order])]
-        for start in range(0, len(order), _PAIRS_AT_ONCE):
-            pairs = np.unravel_index(order[start : start + _PAIRS_AT_ONCE], values.shape)
+        for pairs in self._by_bound(values):
             rows, least, _ = self._bounded_rows(meshes, *pairs)
             if self._price_best_first(rows, least):
                 return False
@@ -262,6 +265,28 @@ class Search:
                 return True
             self.found.price(expand(self.request, {axis: column[some] for axis, column in rows.items()})[0])
         return False
+
+    def _lay_out_all(self, meshes: Columns, values: Num) -> bool:
+        """Look for the best layout of everything that may fit, the least bound first; True when there was time."""
+        for pairs in self._by_bound(values):
+            rows, least, _ = self._bounded_rows(meshes, *pairs)
+            order = np.argsort(least, kind="stable")
+            order = order[np.isfinite(least[order])]
+            for start in range(0, len(order), _ROWS_PER_ROUND):
+                if self._late():
+                    return False
+                some = order[start : start + _ROWS_PER_ROUND]
+                some = some[least[some] <= self._limit(self.request.top)]
+                table, _ = expand(self.request, {axis: column[some] for axis, column in rows.items()})
+                self.found.price(table, below=self.request.top)
+        return True
+
+    def _by_bound(self, values: Num) -> Iterator[tuple[Ints, ...]]:
+        """(policy, mesh) pairs that may fit, the least bound first, in parts."""
+        order = np.argsort(values, axis=None, kind="stable")
+        order = order[np.isfinite(values.ravel()[order])]
+        for start in range(0, len(order), _PAIRS_AT_ONCE):
+            yield np.unravel_index(order[start : start + _PAIRS_AT_ONCE], values.shape)
 
     # -- master --------------------------------------------------------------------------------------------------------
 
@@ -307,7 +332,7 @@ class Search:
                     return False
                 listed = self._master({axis: column[some] for axis, column in rows.items()}, bounds.take(some), k)
                 outcome.master_solutions += len(listed)
-                self._price_listed(listed)
+                self._price_listed(listed, k)
                 if not listed.complete:
                     return False
         return True
@@ -326,11 +351,11 @@ class Search:
         limits = self.objective.step_time_limits(self._limit(k), rows)
         return enumerate_below(self.request, self.facts, rows, bounds, limits, self.usable, self.deadline, self.stopped)
 
-    def _price_listed(self, listed: Enumeration) -> None:
-        """Expand the master's decisions over layouts and CP exchanges, and price them."""
+    def _price_listed(self, listed: Enumeration, k: int) -> None:
+        """Expand the master's decisions over CP exchanges, and price them with the best of their layouts."""
         if len(listed):
             rows = listed.rows()
             table, of_row = expand(self.request, rows)
             wanted = set(map(tuple, listed.as_rows()))
             decided = decisions_of(rows, table, of_row)
-            self.found.price(table.take(np.array([tuple(row) in wanted for row in decided], dtype=np.bool_)))
+            self.found.price(table.take(np.array([tuple(row) in wanted for row in decided], dtype=np.bool_)), below=k)

@@ -148,6 +148,7 @@ def test_a_file_has_to_say_which_rules(tmp_path: Path, monkeypatch: pytest.Monke
 # First version of Megatron-Core's that has each, as its wheels on PyPI show.
 FIRST_VERSIONS = {
     "recompute_uniform": "0.9",
+    "recompute_block": "0.9",
     "uneven_ends": "0.9",
     "uneven_ends_interleaved": "0.11",
     "account_for_ends": "0.11",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from costmodel.arrays import num
 from costmodel.catalog.framework_catalog import load_framework
 from costmodel.facts import Facts
 from costmodel.predict import predict
 from costmodel.table import stage_table
-from planner.search.bounds import fits, leanest_stages, least_step_time, row_bounds, step_time_bound, with_inner
+from planner.search.bounds import leanest_stages, least_step_time, row_bounds, step_time_bound, with_inner
+from planner.search.device_bounds import fits
 from tests.planner.test_bounds import ROUNDING, by_stages, random_plans, rows_from
 from tests.scenarios import scenario_of
 from tests.searches import request_of
@@ -55,13 +55,13 @@ def test_bounds_hold_under_every_option_of_data_parallelism(name: str, pinned: s
         any_sharding = row_bounds(
             request, facts, with_inner(some, policy=(recompute, 0), zero_stage=1), however_sharded=True
         )
-        for pp, bound, at in by_stages(request, part):
+        for _, bound, at in by_stages(request, part):
             m = part["num_microbatches"][at]
-            quick = step_time_bound(facts, bound, pp, num(m), any_sharding.body_s[at], any_sharding.ends_s[at])
+            quick = step_time_bound(facts, [bound], m, any_sharding.take(at), None)[0]
             assert (quick <= exact.step_time_s[of[at]] * ROUNDING).all()
             own = bounds.take(of)
-            assert fits(request, bound, pp, m, own, at, usable[at] * ROUNDING).all()  # type: ignore[arg-type]
+            assert fits(bound, m, own.take(at), usable[at] * ROUNDING).all()
             for zero in leanest_stages(request):
                 leaner = row_bounds(request, facts, with_inner(some, policy=(recompute, 0), zero_stage=zero))
-                lean[of[at]] |= fits(request, bound, pp, m, leaner, at, usable[at] * ROUNDING)  # type: ignore[arg-type]
+                lean[of[at]] |= fits(bound, m, leaner.take(at), usable[at] * ROUNDING)
     assert lean.all()

@@ -341,4 +341,4 @@ def test_differences_in_words() -> None:
     assert in_words(axes, {"dp_comm": -1.2, "bubble": 0.04}, 3 * 2**30) == (
         "pp 8 instead of 4, ZeRO 0 instead of 1: 1.20 s less dp_comm, 40.0 ms more bubble, 3.0 GiB more memory"
     )
-    assert in_words([], {}, 0) == "other layers on the stages: about the same time and memory"
+    assert in_words([], {}, 0) == "other layers on the stages, or others that run again: about the same time and memory"

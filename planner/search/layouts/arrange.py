@@ -1,0 +1,136 @@
+"""The one layout that a plan gets among equally fast ones: least recompute, most headroom, then the plainest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.arrays import Bools, Ints, Num, num
+from costmodel.facts import Facts
+from costmodel.plan_rows import Chunks
+from costmodel.predict import device_bytes_by_stage, stage_times
+from costmodel.table import PlanTable
+from planner.search.layouts.batch import Batch
+from planner.search.layouts.exact import ROUNDING, best_of, choice_of
+from planner.search.layouts.fold import least_sum, shared_out
+from planner.search.layouts.freedom import chooses_recompute
+from planner.search.layouts.splits import Splits, splits_of
+from planner.search.layouts.windows import most_layers, pipelines_of
+from planner.search.request import SearchRequest
+
+_ABOVE = 1.0 + 1e-9
+_FINE = 1e-3
+_SCALE = 1024.0 * 1024.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrangement:
+    """Layers of every chunk, and how many of each device's layers run again."""
+
+    chunks: Chunks
+    recomputed: tuple[int, ...]
+
+
+def arranged(request: SearchRequest, f: Facts, table: PlanTable, step_s: Num, usable: float) -> list[Arrangement]:
+    """The layouts of plans whose layers are free, each of which takes no longer than a step time that it can reach."""
+    limits = step_s * (1.0 + ROUNDING)
+    most = most_layers(request, f, table, limits, usable)
+    groups: list[Splits] = []
+    plans: list[int] = []
+    for pipeline, rows in pipelines_of(request, table):
+        for row in rows.tolist():
+            several = splits_of(pipeline, int(most[row]))
+            groups += several
+            plans += [row] * len(several)
+    batch = Batch(table=table.take(np.array(plans)), groups=groups, of_row=np.arange(len(groups)))
+    choice = choice_of(request, f, batch, limits[plans], usable)
+    step, slowest, again = best_of(choice)
+    # Of the ways in which leading dense layers fall, the best, and of equal ones the first.
+    best: dict[int, int] = {}
+    for place, row in enumerate(plans):
+        if row not in best or step[place] < step[best[row]] * (1.0 - ROUNDING):
+            best[row] = place
+    chosen = np.array([best[row] for row in range(len(table))], dtype=np.int64)
+    headroom = _headroom(request, f, batch.take(chosen), choice.told[chosen], slowest[chosen], again[chosen])
+    return [one.arranged(usable) for one in headroom]
+
+
+def _headroom(
+    request: SearchRequest, f: Facts, batch: Batch, told: Ints, slowest_s: Num, again_s: Num
+) -> list[_Headroom]:
+    """The plans' holdings under every number of layers to run again, or under what the policy says."""
+    free = chooses_recompute(request, batch.table["recompute"], batch.table["recompute_interval"])
+    counts = np.where(free, [batch.groups[place].counts for place in batch.of_row], 1)
+    row = np.repeat(np.arange(len(counts)), counts)
+    number = np.concatenate([np.arange(count) for count in counts])
+    several = batch.take(row)
+    told = np.where(free[row, np.newaxis], np.minimum(number[:, np.newaxis], several.all_again), told[row])
+    stages = several.stages(told)
+    times = stage_times(f, several.table, stages)
+    need = device_bytes_by_stage(f, several.table, stages)
+    again = several.again_s(times, told) * free[row, np.newaxis]
+    quick = times.ends_s <= slowest_s[row, np.newaxis] * (1.0 + ROUNDING)
+    found = []
+    for place, splits in enumerate(batch.groups[of] for of in batch.of_row.tolist()):
+        own, wide = row == place, slice(len(splits.device))
+        found.append(
+            _Headroom(
+                splits=splits,
+                most_again_s=float(again_s[place]),
+                told=told[own, wide],
+                need=need[own, wide],
+                again_s=again[own, wide],
+                quick=quick[own, wide],
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Headroom:
+    """One plan's holdings, ``(numbers to run again, holdings)``.
+
+    Attributes:
+        need: bytes of a device.
+        quick: whether the holding takes no longer than the slowest device may.
+    """
+
+    splits: Splits
+    most_again_s: float
+    told: Ints
+    need: Num
+    again_s: Num
+    quick: Bools
+
+    def arranged(self, usable: float) -> Arrangement:
+        """The layout with the most headroom of those that recompute no more than they have to."""
+        needs = np.unique(self.need[self.quick & (self.need <= usable)])
+        low, high = 0, len(needs) - 1
+        while low < high:
+            middle = (low + high) // 2
+            again = float(least_sum(self.splits, self._costs(float(needs[middle]))[1])[0])
+            low, high = (low, middle) if again <= self.most_again_s * _ABOVE else (middle + 1, high)
+        told, costs = self._costs(float(needs[high]))
+        of = self.splits
+        holdings = shared_out(of, self._plainest(costs[0]))
+        again_of = [int(of.dense_again[at, told[at]] + of.moe_again[at, told[at]]) for at in holdings]
+        return Arrangement(chunks=tuple(of.chunks[at] for at in holdings), recomputed=tuple(again_of))
+
+    def _costs(self, most_bytes: float) -> tuple[Ints, Num]:
+        """(the fewest to run again, ``(1, holdings)`` seconds of these) where no holding may need more."""
+        possible = self.quick & (self.need <= most_bytes)
+        first, place = possible.argmax(axis=0), np.arange(possible.shape[1])
+        costs = np.where(possible.any(axis=0), self.again_s[first, place], np.inf)
+        return self.told[first, place], costs[np.newaxis, :]
+
+    def _plainest(self, costs: Num) -> Num:
+        """Whole numbers that put the seconds first, then the distance from even, then lighter ends."""
+        of, pp = self.splits, self.splits.pipeline.pp
+        total = num(of.dense_layers + of.moe_layers)
+        # Of equal layers the last device gives up the first, then the first, then those between from the end.
+        turn = num(np.where(of.device == of.pipeline.last, pp, np.where(of.device == 0, pp - 1, of.device - 1)))
+        plain = total**2 * _SCALE + total * turn
+        paid = costs[(costs > 0) & np.isfinite(costs)]
+        steps = np.round(costs / (paid.min() * _FINE)) if len(paid) else np.where(np.isfinite(costs), 0.0, np.inf)
+        return num(steps * (plain.max() * pp + 1.0) + plain)
