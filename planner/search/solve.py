@@ -49,6 +49,7 @@ _PAIRS_AT_ONCE = 3000
 _ROWS_AT_ONCE = 500
 _MESHES_IN_A_BLOCK = 20_000
 _LONG_LIST = 20
+_PLANS_AT_ONCE = 4000
 
 Progress = Callable[[str, dict[str, Any]], None]
 """Is told a few times in a search, at most ten, how far it is: a word for the step, and its figures as JSON has them.
@@ -332,8 +333,7 @@ class Search:
                     return False
                 listed = self._master({axis: column[some] for axis, column in rows.items()}, bounds.take(some), k)
                 outcome.master_solutions += len(listed)
-                self._price_listed(listed, k)
-                if not listed.complete:
+                if not self._price_listed(listed, k) or not listed.complete:
                     return False
         return True
 
@@ -351,11 +351,20 @@ class Search:
         limits = self.objective.step_time_limits(self._limit(k), rows)
         return enumerate_below(self.request, self.facts, rows, bounds, limits, self.usable, self.deadline, self.stopped)
 
-    def _price_listed(self, listed: Enumeration, k: int) -> None:
-        """Expand the master's decisions over CP exchanges, and price them with the best of their layouts."""
+    def _price_listed(self, listed: Enumeration, k: int) -> bool:
+        """Expand the master's decisions over CP exchanges, and price them with the best of their layouts.
+
+        Returns:
+            Whether there was time for all of them.
+        """
         if len(listed):
             rows = listed.rows()
             table, of_row = expand(self.request, rows)
             wanted = set(map(tuple, listed.as_rows()))
             decided = decisions_of(rows, table, of_row)
-            self.found.price(table.take(np.array([tuple(row) in wanted for row in decided], dtype=np.bool_)), below=k)
+            table = table.take(np.array([tuple(row) in wanted for row in decided], dtype=np.bool_))
+            for start in range(0, len(table), _PLANS_AT_ONCE):
+                if start and self._late():
+                    return False
+                self.found.price(table.take(slice(start, start + _PLANS_AT_ONCE)), below=k)
+        return True

@@ -52,14 +52,16 @@ def arranged(request: SearchRequest, f: Facts, table: PlanTable, step_s: Num, us
         if row not in best or step[place] < step[best[row]] * (1.0 - ROUNDING):
             best[row] = place
     chosen = np.array([best[row] for row in range(len(table))], dtype=np.int64)
-    headroom = _headroom(request, f, batch.take(chosen), choice.told[chosen], slowest[chosen], again[chosen])
-    return [one.arranged(usable) for one in headroom]
+    return _arranged(request, f, batch.take(chosen), choice.told[chosen], slowest[chosen], again[chosen], usable)
 
 
-def _headroom(
-    request: SearchRequest, f: Facts, batch: Batch, told: Ints, slowest_s: Num, again_s: Num
-) -> list[_Headroom]:
-    """The plans' holdings under every number of layers to run again, or under what the policy says."""
+def _arranged(
+    request: SearchRequest, f: Facts, batch: Batch, told: Ints, slowest_s: Num, again_s: Num, usable: float
+) -> list[Arrangement]:
+    """The layouts, for plans with the same choices at once.
+
+    Holdings are looked at under every number of layers to run again, or under what the policy says.
+    """
     free = chooses_recompute(request, batch.table["recompute"], batch.table["recompute_interval"])
     counts = np.where(free, [batch.groups[place].counts for place in batch.of_row], 1)
     row = np.repeat(np.arange(len(counts)), counts)
@@ -71,25 +73,30 @@ def _headroom(
     need = device_bytes_by_stage(f, several.table, stages)
     again = several.again_s(times, told) * free[row, np.newaxis]
     quick = times.ends_s <= slowest_s[row, np.newaxis] * (1.0 + ROUNDING)
-    found = []
-    for place, splits in enumerate(batch.groups[of] for of in batch.of_row.tolist()):
-        own, wide = row == place, slice(len(splits.device))
-        found.append(
-            _Headroom(
-                splits=splits,
-                most_again_s=float(again_s[place]),
-                told=told[own, wide],
-                need=need[own, wide],
-                again_s=again[own, wide],
-                quick=quick[own, wide],
-            )
+    alike: dict[tuple[int, bool], list[int]] = {}
+    for place, of in enumerate(batch.of_row.tolist()):
+        alike.setdefault((id(batch.groups[of]), bool(free[place])), []).append(place)
+    first = np.cumsum(counts) - counts
+    found: dict[int, Arrangement] = {}
+    for places in alike.values():
+        splits = batch.groups[int(batch.of_row[places[0]])]
+        at = first[places][:, np.newaxis] + np.arange(counts[places[0]])
+        wide = slice(len(splits.device))
+        group = _Headroom(
+            splits=splits,
+            most_again_s=again_s[places],
+            told=told[at, wide],
+            need=need[at, wide],
+            again_s=again[at, wide],
+            quick=quick[at, wide],
         )
-    return found
+        found |= dict(zip(places, group.arranged(usable), strict=True))
+    return [found[place] for place in range(len(counts))]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Headroom:
-    """One plan's holdings, ``(numbers to run again, holdings)``.
+    """Plans with the same holdings, ``(plans, numbers to run again, holdings)``.
 
     Attributes:
         need: bytes of a device.
@@ -97,32 +104,37 @@ class _Headroom:
     """
 
     splits: Splits
-    most_again_s: float
+    most_again_s: Num
     told: Ints
     need: Num
     again_s: Num
     quick: Bools
 
-    def arranged(self, usable: float) -> Arrangement:
-        """The layout with the most headroom of those that recompute no more than they have to."""
-        needs = np.unique(self.need[self.quick & (self.need <= usable)])
-        low, high = 0, len(needs) - 1
-        while low < high:
+    def arranged(self, usable: float) -> list[Arrangement]:
+        """The layouts with the most headroom of those that recompute no more than they have to."""
+        of, plans = self.splits, np.arange(len(self.need))
+        candidates = np.where(self.quick & (self.need <= usable), self.need, np.inf).reshape(len(plans), -1)
+        candidates = np.sort(candidates, axis=1)
+        low, high = np.zeros_like(plans), np.isfinite(candidates).sum(axis=1) - 1
+        while (low < high).any():
             middle = (low + high) // 2
-            again = float(least_sum(self.splits, self._costs(float(needs[middle]))[1])[0])
-            low, high = (low, middle) if again <= self.most_again_s * _ABOVE else (middle + 1, high)
-        told, costs = self._costs(float(needs[high]))
-        of = self.splits
-        holdings = shared_out(of, self._plainest(costs[0]))
-        again_of = [int(of.dense_again[at, told[at]] + of.moe_again[at, told[at]]) for at in holdings]
-        return Arrangement(chunks=tuple(of.chunks[at] for at in holdings), recomputed=tuple(again_of))
+            again = least_sum(of, self._costs(candidates[plans, middle])[1])
+            enough = again <= self.most_again_s * _ABOVE
+            low, high = np.where(enough, low, np.minimum(middle + 1, high)), np.where(enough, middle, high)
+        told, costs = self._costs(candidates[plans, high])
+        found = []
+        for plan, holdings in enumerate(shared_out(of, self._plainest(costs)).tolist()):
+            own = told[plan]
+            again_of = tuple(int(of.dense_again[at, own[at]] + of.moe_again[at, own[at]]) for at in holdings)
+            found.append(Arrangement(chunks=tuple(of.chunks[at] for at in holdings), recomputed=again_of))
+        return found
 
-    def _costs(self, most_bytes: float) -> tuple[Ints, Num]:
-        """(the fewest to run again, ``(1, holdings)`` seconds of these) where no holding may need more."""
-        possible = self.quick & (self.need <= most_bytes)
-        first, place = possible.argmax(axis=0), np.arange(possible.shape[1])
-        costs = np.where(possible.any(axis=0), self.again_s[first, place], np.inf)
-        return self.told[first, place], costs[np.newaxis, :]
+    def _costs(self, most_bytes: Num) -> tuple[Ints, Num]:
+        """``(plans, holdings)`` fewest to run again, and seconds of these, where no holding may need more."""
+        possible = self.quick & (self.need <= most_bytes[:, np.newaxis, np.newaxis])
+        first = possible.argmax(axis=1)[:, np.newaxis, :]
+        again = np.take_along_axis(self.again_s, first, axis=1)[:, 0, :]
+        return np.take_along_axis(self.told, first, axis=1)[:, 0, :], np.where(possible.any(axis=1), again, np.inf)
 
     def _plainest(self, costs: Num) -> Num:
         """Whole numbers that put the seconds first, then the distance from even, then lighter ends."""
@@ -131,6 +143,6 @@ class _Headroom:
         # Of equal layers the last device gives up the first, then the first, then those between from the end.
         turn = num(np.where(of.device == of.pipeline.last, pp, np.where(of.device == 0, pp - 1, of.device - 1)))
         plain = total**2 * _SCALE + total * turn
-        paid = costs[(costs > 0) & np.isfinite(costs)]
-        steps = np.round(costs / (paid.min() * _FINE)) if len(paid) else np.where(np.isfinite(costs), 0.0, np.inf)
+        paid = np.where((costs > 0) & np.isfinite(costs), costs, np.inf).min(axis=1, keepdims=True)
+        steps = np.round(costs / np.where(np.isfinite(paid), paid * _FINE, 1.0))
         return num(steps * (plain.max() * pp + 1.0) + plain)

@@ -53,21 +53,21 @@ def _by_layers(splits: Splits, costs: Num) -> tuple[Num, Bools]:
     return found, np.asarray(rising)
 
 
-def shared_out(splits: Splits, costs: Num) -> list[int]:
-    """The holding of every device at the least sum of one row's ``costs``, ``(holdings,)``; there has to be one."""
-    states = _folded(splits, costs[np.newaxis, :], np.add)
-    left, found = splits.pipeline.layers, list[int]()
-    for device in range(splits.pipeline.pp - 1, -1, -1):
+def shared_out(splits: Splits, costs: Num) -> Ints:
+    """``(rows, devices)``: the holding of every device at each row's least sum of ``costs``; there has to be one."""
+    states, p = _folded(splits, costs, np.add), splits.pipeline
+    rows, left = np.arange(len(costs)), np.full(len(costs), p.layers)
+    found = np.full((len(costs), p.pp), -1, dtype=np.int64)
+    for device in range(p.pp - 1, -1, -1):
+        ends = left.copy()
         for width in range(splits.width):
-            start = left - splits.fewest - width
-            if start < 0:
-                continue
-            holding = int(splits.holding_at[device, splits.start_kind[start], width])
-            if holding >= 0 and states[device][0, start] + costs[holding] == states[device + 1][0, left] < np.inf:
-                found.append(holding)
-                left = start
-                break
-    return found[::-1]
+            start = np.maximum(ends - splits.fewest - width, 0)
+            holding = splits.holding_at[device, splits.start_kind[start], width]
+            sums = states[device][rows, start] + costs[rows, holding]
+            fits = (ends >= splits.fewest + width) & (holding >= 0) & (found[:, device] < 0)
+            fits &= (sums == states[device + 1][rows, ends]) & np.isfinite(sums)
+            found[fits, device], left[fits] = holding[fits], start[fits]
+    return found
 
 
 def _folded(splits: Splits, costs: Num, combine: Combine) -> list[Num]:
