@@ -49,7 +49,8 @@ _PAIRS_AT_ONCE = 3000
 _ROWS_AT_ONCE = 500
 _MESHES_IN_A_BLOCK = 20_000
 _LONG_LIST = 20
-_PLANS_AT_ONCE = 4000
+_PLANS_AT_ONCE = 1000
+_PLANS_AT_ONCE_OF_MANY = 150  # far from the best, devices may hold many more numbers of layers
 
 Progress = Callable[[str, dict[str, Any]], None]
 """Is told a few times in a search, at most ten, how far it is: a word for the step, and its figures as JSON has them.
@@ -363,8 +364,9 @@ class Search:
             wanted = set(map(tuple, listed.as_rows()))
             decided = decisions_of(rows, table, of_row)
             table = table.take(np.array([tuple(row) in wanted for row in decided], dtype=np.bool_))
-            for start in range(0, len(table), _PLANS_AT_ONCE):
+            size = _PLANS_AT_ONCE_OF_MANY if k > _LONG_LIST else _PLANS_AT_ONCE
+            for start in range(0, len(table), size):
                 if start and self._late():
                     return False
-                self.found.price(table.take(slice(start, start + _PLANS_AT_ONCE)), below=k)
+                self.found.price(table.take(slice(start, start + size)), below=k)
         return True
