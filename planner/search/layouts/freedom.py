@@ -11,7 +11,7 @@ from costmodel.spec.plan import RECOMPUTES
 from costmodel.stages import Placement
 from costmodel.table import AXES, PlanTable
 from planner.search.request import SearchRequest
-from planner.search.space import domains, recompute_policies
+from planner.search.space import recompute_policies
 
 BUT_LAYOUT: tuple[str, ...] = tuple(axis for axis in AXES if axis != "layout")
 
@@ -65,7 +65,8 @@ def recipes_in_words(request: SearchRequest) -> tuple[str, ...]:
     """What of the space is searched with layouts by recipe alone although the framework can be told others."""
     scenario = request.scenario
     framework, model = scenario.framework, scenario.model
-    if len(framework.schedules) == 0 or not any(pp > 1 for pp in domains(request).pp):
+    depths = request.constraints.domain("pp", range(1, model.num_layers + 1))
+    if not framework.schedules or max(depths, default=1) == 1:
         return ()
     if not lays_freely(scenario):
         if not framework.has("uneven_ends"):
