@@ -26,7 +26,7 @@ SEARCHES: dict[str, tuple[str, tuple[Any, ...], tuple[str, ...]]] = {
     "latent-attention": (
         "megatron-core",
         ("deepseek-v3", "dgx-h100", 2048, 15360, 4096),
-        ("tp=8", "cp=1", "pp=16", "ep=8..", "mbs=1", "vpp=..2"),
+        ("tp=8", "cp=1", "pp=16", "ep=8..", "mbs=1", "vpp=1"),
     ),
     "experts": ("megatron-core", ("qwen3-30b-a3b", "dgx-h100", 16, 16, 4096), ("pp=4..", "mbs=1", "vpp=1")),
     "first-layer-dense": ("megatron-core", ("deepseek-v2-lite", "dgx-h100", 16, 32, 4096), ("pp=4", "vpp=1")),
