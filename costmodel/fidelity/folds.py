@@ -41,16 +41,18 @@ def held_out(
     priors: Priors,
     *,
     folds: int,
+    by_study: bool = False,
     study_effects: bool = True,
     seed: int = 0,
     workers: int | None = None,
 ) -> Predicted:
-    """The predictions of every run by what the other folds of groups say.
+    """The predictions of every run by what the other folds of groups, or of studies, say.
 
     Args:
         runs: those that weren't measured are predicted too, and teach nothing.
         priors: where each fit begins.
         folds: how many.
+        by_study: whether whole studies are dealt, instead of groups.
         study_effects: as ``fit`` takes it.
         seed: of the deal.
         workers: processes; None for one per core.
@@ -58,7 +60,7 @@ def held_out(
     Raises:
         InvalidInput: ``folds`` is out of range, there are fewer groups than that, or some folds measured nothing.
     """
-    fold = deal([run.group for run in runs], folds, seed)
+    fold = deal([study_of(run) if by_study else run.group for run in runs], folds, seed)
     tasks = [_Task(runs=tuple(runs), held=fold == n, priors=priors, study_effects=study_effects) for n in range(folds)]
     return Predicted.of(_together(tasks, [found.cold for found in _each(tasks, workers)]))
 

@@ -10,7 +10,7 @@ import pytest
 from costmodel.calibration.calibration import load_calibration
 from costmodel.fidelity.scores import LEAST_ROWS_OF_A_STUDY, Fidelity
 from planner.calibrating import calibrate
-from tests.published.held_out import FIGURES, HIGHER_IS_BETTER, RECORDED, cold_figures, figures
+from tests.published.held_out import FIGURES, HIGHER_IS_BETTER, RECORDED, figures
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ def test_intervals_hold_what_they_are_meant_to_on_unseen_groups(found: Fidelity)
 
 def test_intervals_of_studies_that_no_fit_has_seen_hold_as_a_mean_over_studies() -> None:
     """A sweep of half of all runs, of a framework that no other study has, stalls; so studies weigh the same."""
-    cold = cold_figures()
+    cold = figures(by_study=True)
     studies = cold.per_study.values()
     times = [s.interval_coverage for s in studies if s.interval_coverage is not None and s.n >= LEAST_ROWS_OF_A_STUDY]
     memory = [s.mem_interval_coverage for s in studies if s.mem_n >= LEAST_ROWS_OF_A_STUDY]
@@ -79,6 +79,7 @@ def test_unseen_groups_are_predicted_better_than_by_any_other_planner(found: Fid
 def test_the_shipped_calibration_is_what_its_command_makes() -> None:
     again, shipped = calibrate(runs=None, base="none").calibration, load_calibration()
     assert (again.name, again.retrieved, again.source) == (shipped.name, shipped.retrieved, shipped.source)
+    assert again.ranges == shipped.ranges
     rows = {(row.name, row.accelerator, row.family, row.precision, row.framework): row for row in again.parameters}
     assert len(again.parameters) == pytest.approx(len(shipped.parameters), rel=0.02)
     for row in shipped.parameters:
