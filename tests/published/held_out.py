@@ -33,15 +33,15 @@ HIGHER_IS_BETTER = ("spearman_mean", "oom_recall", "fit_recall", "coverage")
 _RESAMPLES = 2000
 
 
-def predictions(*, by_study: bool = False) -> Predicted:
+def predictions(*, folds: int = FOLDS, by_study: bool = False) -> Predicted:
     """What fits say of the carried runs of groups, or of whole studies, that they have not seen."""
     workers = min(2, os.cpu_count() or 1)
-    return held_out(default_runs(), load_priors(), folds=FOLDS, by_study=by_study, workers=workers)
+    return held_out(default_runs(), load_priors(), folds=folds, by_study=by_study, workers=workers)
 
 
-def figures(*, by_study: bool = False) -> Fidelity:
+def figures(*, folds: int = FOLDS, by_study: bool = False) -> Fidelity:
     """The figures of today's product."""
-    return score(Observed.of(default_runs()), predictions(by_study=by_study))
+    return score(Observed.of(default_runs()), predictions(folds=folds, by_study=by_study))
 
 
 def noise(observed: Observed, predicted: Predicted) -> dict[str, float]:
