@@ -77,7 +77,9 @@ class StageKind:
 def layers_per_chunk(
     num_layers: int, pp: int, vpp: int, layout: Layout, placement: Placement = Placement.LOOP
 ) -> tuple[tuple[int, ...], ...] | None:
-    """Layers of every chunk, ``result[device][chunk]``; None when the layout asks for a negative count.
+    """Layers of every chunk, ``result[device][chunk]``.
+
+    None when the layout asks for a negative count, or leaves nothing to do at the turn of a V.
 
     Chunk ``c`` of device ``d`` is virtual stage ``virtual_stage(placement, pp, d, c)``. Both ways, a device has one
     chunk here: that of the direction in which it is stage ``d``.
@@ -93,7 +95,8 @@ def layers_per_chunk(
         at_end = min(layout.places, counts[last][vpp - 1])
     counts[last][vpp - 1] -= at_end
     counts[0][0] -= layout.places - at_end
-    if min(min(row) for row in counts) < 0:
+    turn = [counts[-1][0], *(row[-1] for row in counts[1:])] if placement == Placement.V and pp > 1 else [1]
+    if min(min(row) for row in counts) < 0 or min(turn) < 1:
         return None
     return tuple(tuple(row) for row in counts)
 

@@ -25,8 +25,7 @@ Chunks = tuple[int, ...]
 class Pipeline:
     """Devices and the layers that they share.
 
-    Attributes:
-        empty_ends: whether the chunks with the embedding and the loss may be without layers.
+    Of several chunks a device those with the embedding and the loss may be without layers.
     """
 
     layers: int
@@ -34,7 +33,6 @@ class Pipeline:
     pp: int
     vpp: int
     placement: Placement
-    empty_ends: bool
 
     @property
     def last(self) -> int:
@@ -48,7 +46,7 @@ class Pipeline:
 
     def least_of(self, device: int) -> int:
         """The fewest layers of a device."""
-        ends = ((device == 0) + (device == self.last)) * (self.empty_ends and self.vpp > 1)
+        ends = ((device == 0) + (device == self.last)) * (self.vpp > 1)
         return max(self.vpp - ends, 1)
 
 
@@ -118,7 +116,7 @@ def _ways(p: Pipeline) -> Iterator[Chunks | None]:
                 yield (first, *others)
 
     yield from compositions(p.dense, p.pp)
-    if p.empty_ends and p.pp > 1:
+    if p.pp > 1:
         for others in compositions(p.dense, p.pp - 1):
             yield (0, *others)
 
@@ -203,10 +201,7 @@ class _Builder:
         """Whether no chunk is empty that has to have a layer."""
         p = self.p
         empty = {turn for turn, count in enumerate(chunks) if count <= 0}
-        allowed: set[int] = set()
-        if p.empty_ends:
-            allowed |= {0} if device == 0 else set()
-            allowed |= {p.vpp - 1} if device == p.last else set()
+        allowed = ({0} if device == 0 else set()) | ({p.vpp - 1} if device == p.last else set())
         return min(chunks) >= 0 and empty <= allowed
 
 

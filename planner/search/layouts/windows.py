@@ -20,7 +20,7 @@ _ROUNDING = 1e-10
 
 def pipelines_of(request: SearchRequest, table: PlanTable) -> list[tuple[Pipeline, Ints]]:
     """The pipelines of a table's plans, each with its rows."""
-    model, framework = request.scenario.model, request.scenario.framework
+    model = request.scenario.model
     placed = placements(table["schedule"])
     first, inverse = distinct([table["pp"], table["vpp"], placed])
     found = []
@@ -31,7 +31,6 @@ def pipelines_of(request: SearchRequest, table: PlanTable) -> list[tuple[Pipelin
             pp=int(table["pp"][row]),
             vpp=int(table["vpp"][row]),
             placement=Placement(int(placed[row])),
-            empty_ends=not framework.has("empty_stages_refused"),
         )
         found.append((pipeline, np.flatnonzero(inverse == code)))
     return found
