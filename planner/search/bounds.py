@@ -251,11 +251,9 @@ def rows_that_may_fit(request: SearchRequest, rows: Columns, bounds: RowBound, u
     """The rows whose layers may fit into ``usable`` bytes a device with some stage option."""
     possible = np.zeros(len(rows["tp"]), dtype=np.bool_)
     for pp in np.unique(rows["pp"]).tolist():
-        at = np.flatnonzero(rows["pp"] == pp)
-        for bound in stage_bounds(request, pp):
-            at = at[~possible[at]]
-            if len(at):
-                possible[at] = fits(bound, rows["num_microbatches"][at], bounds.take(at), usable)
+        at, options = np.flatnonzero(rows["pp"] == pp), stage_bounds(request, pp)
+        if options:
+            possible[at] = fits(options, rows["num_microbatches"][at], bounds.take(at), usable)
     return possible
 
 

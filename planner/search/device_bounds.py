@@ -100,15 +100,15 @@ def layers_in_question(scenario: Scenario) -> int:
     return layers if others == layers else layers - others
 
 
-def fits(bound: StageBound, m: Ints, rows: RowBound, usable: float | Num) -> Bools:
-    """Whether all layers may fit into ``usable`` bytes a device."""
+def fits(bounds: Sequence[StageBound], m: Ints, rows: RowBound, usable: float | Num) -> Bools:
+    """Whether all layers may fit into ``usable`` bytes a device with any of these stage options of one depth."""
     no_time = np.zeros_like(rows.const_bytes)
     untimed = replace(rows, layer_s=no_time + 1.0, again_s=no_time)
-    return np.asarray(np.isfinite(slowest_layers_s([bound], m, untimed, usable)[0][0]))
+    return np.asarray(np.isfinite(slowest_layers_s(bounds, m, untimed, usable, least_s=False)[0]).any(axis=0))
 
 
 def slowest_layers_s(
-    bounds: Sequence[StageBound], m: Ints, rows: RowBound, usable: float | Num | None
+    bounds: Sequence[StageBound], m: Ints, rows: RowBound, usable: float | Num | None, *, least_s: bool = True
 ) -> tuple[Num, Num]:
     """Seconds of one micro-batch, at least: in the layers of the slowest device, and in what runs again on all devices.
 
@@ -116,6 +116,7 @@ def slowest_layers_s(
 
     Args:
         bounds: of one pipeline depth.
+        least_s: whether seconds are wanted beyond those of the even share where memory leaves less room.
 
     Returns:
         Both as ``(bounds, rows)``.
@@ -138,12 +139,13 @@ def slowest_layers_s(
         for part in np.array_split(np.arange(len(row)), max(1, -(-len(row) * pp // _CELLS))):
             option, at = which[part], row[part]
             if len(part):
-                found = _under_memory(held[option], even[option], alive[option, inverse[at]], rows.take(at), room[at])
+                own = rows.take(at), room[at], _STEPS if least_s else 0
+                found = _under_memory(held[option], even[option], alive[option, inverse[at]], *own)
                 slowest[option, at], again[option, at] = found
     return slowest / copies[:, np.newaxis], again / copies[:, np.newaxis]
 
 
-def _under_memory(held: Ints, even: Ints, alive: Num, rows: RowBound, room: Num) -> tuple[Num, Num]:
+def _under_memory(held: Ints, even: Ints, alive: Num, rows: RowBound, room: Num, steps: int) -> tuple[Num, Num]:
     """The same where memory may decide; ``alive`` is ``(rows, devices)``."""
 
     def column(values: Num) -> Num:
@@ -171,7 +173,7 @@ def _under_memory(held: Ints, even: Ints, alive: Num, rows: RowBound, room: Num)
     # From the even share upwards, in steps that grow: the last at which the layers are too many is a bound.
     seconds, going = even * layer[:, 0], np.arange(len(at))
     slowest[at] = seconds
-    for step in range(_STEPS):
+    for step in range(steps):
         beyond = (column(seconds[going]) - as_they_are[going] * layer[going]) / further[going]
         count = np.where(beyond > 0, as_they_are[going] + beyond, column(seconds[going]) / layer[going])
         held_then = np.minimum(np.floor(count + _ROUNDING), most[going]).sum(axis=1)

@@ -186,9 +186,9 @@ def test_the_memory_bound_never_exceeds_the_peak(name: str) -> None:
     bounds, checked, sharp = row_bounds(request, facts, rows_from(table)), 0, 0
     for pp, bound, at in by_stages(request, table):
         m, peak = table["num_microbatches"][at], exact.peak_bytes[at]
-        assert np.all(fits(bound, m, bounds.take(at), peak * ROUNDING)), (pp, bound)
+        assert np.all(fits([bound], m, bounds.take(at), peak * ROUNDING)), (pp, bound)
         checked += len(at)
-        sharp += int((~fits(bound, m, bounds.take(at), 0.7 * peak)).sum())
+        sharp += int((~fits([bound], m, bounds.take(at), 0.7 * peak)).sum())
     assert checked == PLANS
     # Layouts that keep more room on the fullest device count too.
     assert sharp > PLANS // 8
@@ -224,7 +224,7 @@ def test_bounds_hold_with_every_option(name: str, framework: str, option: str, c
         least = step_time_bound(facts, [bound], m, bounds.take(at), None)[0]
         assert (least <= exact.step_time_s[at] * ROUNDING).all(), (pp, bound)
         peak = exact.peak_bytes[at]
-        assert np.all(fits(bound, m, bounds.take(at), peak * ROUNDING)), (pp, bound)
+        assert np.all(fits([bound], m, bounds.take(at), peak * ROUNDING)), (pp, bound)
 
 
 @pytest.mark.parametrize("name", BOUNDED)
@@ -261,7 +261,7 @@ def test_stage_1_is_the_quickest_sharding_and_full_sharding_the_leanest(name: st
             leaner = row_bounds(request, facts, with_inner(some, policy=(recompute, 0), zero_stage=zero))
             for _, bound, at in by_stages(request, part):
                 m = part["num_microbatches"][at]
-                lean[of[at]] |= fits(bound, m, leaner.take(at), usable[of[at]])
+                lean[of[at]] |= fits([bound], m, leaner.take(at), usable[of[at]])
     assert (quick <= exact.step_time_s * ROUNDING).all()
     assert lean.all()
 

@@ -60,8 +60,8 @@ def test_bounds_hold_under_every_option_of_data_parallelism(name: str, pinned: s
             quick = step_time_bound(facts, [bound], m, any_sharding.take(at), None)[0]
             assert (quick <= exact.step_time_s[of[at]] * ROUNDING).all()
             own = bounds.take(of)
-            assert fits(bound, m, own.take(at), usable[at] * ROUNDING).all()
+            assert fits([bound], m, own.take(at), usable[at] * ROUNDING).all()
             for zero in leanest_stages(request):
                 leaner = row_bounds(request, facts, with_inner(some, policy=(recompute, 0), zero_stage=zero))
-                lean[of[at]] |= fits(bound, m, leaner.take(at), usable[at] * ROUNDING)
+                lean[of[at]] |= fits([bound], m, leaner.take(at), usable[at] * ROUNDING)
     assert lean.all()
