@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from costmodel.checker import check_plan
@@ -45,3 +47,29 @@ def test_the_search_finds_the_best_of_all_plans(seed: int) -> None:
     for entry in answer_of(request, Facts.of(request.scenario), outcome)["plans"]:
         assert check_plan(Plan.model_validate(entry["plan"]), request.scenario) == ()
         assert entry["prediction"]["memory"]["peak_bytes"] <= request.scenario.usable_bytes
+
+
+@pytest.mark.parametrize("seed", range(0, PROBLEMS, 8))
+def test_more_memory_or_fewer_wishes_never_make_the_best_worse(seed: int) -> None:
+    asked = problem(seed)
+    space = space_of(asked)
+    if not space.families:
+        return
+
+    installed = asked.scenario.cluster.accelerator.memory_bytes
+
+    def usable(share: float) -> int:
+        return min(int(share * space.least_bytes), installed)
+
+    def best(share: float, *, wishes: bool = True) -> float:
+        wish_less = replace(asked, pins=tuple(pin for pin in asked.pins if ".." in pin), forbids=())
+        request = (asked if wishes else wish_less).request(usable(share), top=1)
+        found = Search(request).run().best
+        return found[0].objective if found else float("inf")
+
+    shares = (0.99, 1.001, 1.3, 3.0)
+    objectives = [best(share) for share in shares]
+    assert objectives == sorted(objectives, reverse=True)
+    fits = [bool(space.best(asked.objective, usable(share))) for share in shares]
+    assert [objective < float("inf") for objective in objectives] == fits
+    assert best(1.3, wishes=False) <= objectives[2]
