@@ -16,7 +16,7 @@ from tests.scenarios import scenario_of
 from tests.searches import request_of
 
 # (framework, question, pins). Interleaved pipelines with chunks of unlike sizes are not among them: there the closed
-# form is up to an eighth below (docs/cost-model/pipeline.md).
+# form is up to a seventh below (docs/cost-model/pipeline.md).
 SEARCHES: dict[str, tuple[str, tuple[Any, ...], tuple[str, ...]]] = {
     "llama-3-as-trained": ("megatron-core", ("llama-3.1-405b", "dgx-h100", 16384, 2048, 8192), ("tp=8", "pp=16")),
     "long-pipelines": ("megatron-core", ("llama-3.1-405b", "dgx-h100", 1024, 512, 8192), ("vpp=1", "tp=8")),
