@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -276,11 +275,10 @@ def test_a_plan_of_another_framework_is_said_to_be(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("plan", [{"pp": 10_000}, {"pp": 10_000, "layers_per_stage": [1] * 10_000}], ids=["pp", "own"])
 @pytest.mark.parametrize("devices", [64, 16384])
-def test_pipelines_without_end_are_refused_at_once(tmp_path: Path, plan: dict[str, Any], devices: int) -> None:
-    started = time.perf_counter()
+def test_pipelines_without_end_are_refused_for_their_length(tmp_path: Path, plan: dict[str, Any], devices: int) -> None:
     found = checked(tmp_path, plan, devices=devices, model="llama-3.1-405b", global_batch_size=2048)
     assert found["status"] == "illegal"
-    assert time.perf_counter() - started < 2.0
+    assert "pipeline_within_layers" in slugs(found)
 
 
 @pytest.mark.parametrize(("plan", "how", "broken_rules"), ILLEGAL, ids=ILLEGAL_IDS)
