@@ -477,7 +477,7 @@ def test_explain_compares_by_the_objective(
 
 def test_explain_is_a_key_of_the_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys, "--top", "1", "--explain")["explanation"]
-    assert set(found) == {"objective", "steps", "procedure_plan", "disagreements", "difference"}
+    assert set(found) == {"objective", "steps", "procedure_plan", "disagreements", "difference", "runners_up"}
     assert "explanation" not in answer(capsys, "--top", "1")
 
 
