@@ -195,7 +195,15 @@ def stage_bounds(request: SearchRequest, pp: int) -> tuple[StageBound, ...]:
     )
 
 
-def step_time_bound(f: Facts, bounds: Sequence[StageBound], m: Ints, rows: RowBound, usable: float | Num | None) -> Num:
+def step_time_bound(
+    f: Facts,
+    bounds: Sequence[StageBound],
+    m: Ints,
+    rows: RowBound,
+    usable: float | Num | None,
+    *,
+    least_s: bool = True,
+) -> Num:
     """Least step times ``(bounds, rows)`` with these stage options of one pipeline depth: the better relaxation.
 
     Args:
@@ -204,7 +212,7 @@ def step_time_bound(f: Facts, bounds: Sequence[StageBound], m: Ints, rows: RowBo
     pp, count = bounds[0].pp, num(m)
     waiting = num([bound.waiting for bound in bounds])[:, np.newaxis]
     host = (count + waiting) * f.cal.fixed_microbatch_s + f.cal.fixed_step_s
-    slowest_s, again_s = slowest_layers_s(bounds, m, rows, usable)
+    slowest_s, again_s = slowest_layers_s(bounds, m, rows, usable, least_s=least_s)
     body = rows.body_s + again_s
     mean = (count + waiting) * (body + rows.ends_s) / pp
     slowest = count * slowest_s + waiting / pp * body
@@ -228,14 +236,22 @@ class StageSteps:
         return least
 
 
-def stage_steps(request: SearchRequest, f: Facts, meshes: Columns, rows: RowBound, usable: float | None) -> StageSteps:
+def stage_steps(
+    request: SearchRequest,
+    f: Facts,
+    meshes: Columns,
+    rows: RowBound,
+    usable: float | None,
+    *,
+    least_s: bool = True,
+) -> StageSteps:
     """Least step time of each row under each of its stage options; infinite where it can't fit."""
     parts: list[tuple[Ints, int, int, Num]] = []
     for pp in np.unique(meshes["pp"]):
         at = np.flatnonzero(meshes["pp"] == pp)
         m, own = meshes["num_microbatches"][at], rows.take(at)
         bounds = stage_bounds(request, int(pp))
-        steps = step_time_bound(f, bounds, m, own, usable) if bounds else ()
+        steps = step_time_bound(f, bounds, m, own, usable, least_s=least_s) if bounds else ()
         for bound, step in zip(bounds, steps, strict=True):
             parts.append((at, bound.vpp, bound.schedule, step))
     none = np.zeros(0, dtype=np.int64)
@@ -257,9 +273,17 @@ def rows_that_may_fit(request: SearchRequest, rows: Columns, bounds: RowBound, u
     return possible
 
 
-def least_step_time(request: SearchRequest, f: Facts, meshes: Columns, rows: RowBound, usable: float | None) -> Num:
+def least_step_time(
+    request: SearchRequest,
+    f: Facts,
+    meshes: Columns,
+    rows: RowBound,
+    usable: float | None,
+    *,
+    least_s: bool = True,
+) -> Num:
     """Least step time of each row over its stage options; infinite where none fits into ``usable`` bytes."""
-    return stage_steps(request, f, meshes, rows, usable).least(len(meshes["tp"]))
+    return stage_steps(request, f, meshes, rows, usable, least_s=least_s).least(len(meshes["tp"]))
 
 
 def work_bound_device_s(request: SearchRequest, f: Facts) -> float:

@@ -232,7 +232,7 @@ class Search:
             for zero in leanest_stages(request):
                 lean = memory_bounds(request, f, with_inner(meshes, policy=policy, zero_stage=zero))
                 mixed = replace(quick, **lean)
-                value = least_step_time(request, f, meshes, mixed, self.usable)
+                value = least_step_time(request, f, meshes, mixed, self.usable, least_s=False)
                 least[place] = np.minimum(least[place], value)
         return least
 
