@@ -58,6 +58,9 @@ def explained(request: SearchRequest, facts: Facts, outcome: Outcome, answer: An
     beyond = beyond_devices(request, conflict) if not conflict.rules else None
     if beyond is not None:
         conflict.rules = (DEVICES,)
+        stopper = _stops_all(outcome)
+        if stopper is not None:  # says more than that the devices are too few
+            conflict.rules, beyond = (stopper, DEVICES), None
     relaxed = relaxations_of(request, facts, conflict, answer, late, deadline)
     plans = {change.lifted: found["plan"] for change, found in relaxed if change.lifted}
     return {
@@ -65,6 +68,13 @@ def explained(request: SearchRequest, facts: Facts, outcome: Outcome, answer: An
         "minimal": True,
         "relaxations": [found for _, found in relaxed],
     }
+
+
+def _stops_all(outcome: Outcome) -> str | None:
+    """The rule that stopped every mesh of the search; of several the one that reads the fewest axes."""
+    examples, counts = outcome.elimination.examples, outcome.elimination.counts
+    stopped = [name for name in examples if counts.get(name, 0) == outcome.meshes]
+    return min(stopped, key=lambda name: (len(examples[name][0].axes), name), default=None)
 
 
 def unexplained(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:

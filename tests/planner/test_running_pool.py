@@ -16,11 +16,10 @@ from typing import Any
 
 import pytest
 
+from planner.answering.whole_answer import whole_answer
 from planner.running.errors import JobFailed, JobStopped, WorkersUnavailable
 from planner.running.job import SearchJob
 from planner.running.pool import Pool
-from planner.search.answer import answer_of
-from planner.search.solve import Search
 from tests.processes import alive, children, eventually
 from tests.running_jobs import Break, Die, Echo, Exit, Invalid, Unsendable, Wait, long_request
 from tests.scenarios import scenario_of
@@ -40,9 +39,8 @@ def pool() -> Iterator[Pool]:
 
 def test_a_search_in_a_worker_is_the_search_here(pool: Pool) -> None:
     request = request_of(scenario_of("llama-3.1-8b", "dgx-h100", 16, 32, 4096))
-    here = Search(request)
     told: list[str] = []
-    expected = answer_of(request, here.facts, here.run())
+    expected = whole_answer(request)
     answer = pool.run(SearchJob(request=request), max_seconds=60.0, progress=lambda step, _: told.append(step))
     for one in (answer, expected):
         one["search"].pop("elapsed_s")

