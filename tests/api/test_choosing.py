@@ -12,7 +12,13 @@ from tests.api.asking import ask, pointers, question
 
 def test_what_was_asked_beyond_a_ranking_is_stored_and_given_again(client: httpx.Client) -> None:
     asked = question(
-        min_devices=8, max_step_time_s=1000, pareto=True, shortlist=0.5, objective="cost", price_per_device_hour=2
+        min_devices=8,
+        max_step_time_s=1000,
+        pareto=True,
+        shortlist=0.5,
+        objective="cost",
+        price_per_device_hour=2,
+        pins=["tp=2,4", "cp=1"],
     )
     found = ask(client, asked).json()
     assert found["status"] == "optimal"

@@ -76,7 +76,7 @@ def test_no_open_field_breaks_a_rule_that_another_value_keeps(tmp_path: Path, fr
     }
     for tp, cp, pp in ((1, 8, 1), (4, 1, 1), (2, 1, 2), (1, 2, 4)):
         plan = {"tp": tp, "cp": cp, "pp": pp}
-        how = {"framework": framework, "model": "mixtral-8x7b", "devices": 16}
+        how = {"framework": framework, "model": "mixtral-8x7b", "devices": 16, "nearest": False, "best": False}
         taken = slugs(checked(tmp_path, plan, **how))
         for field, values in fields.items():
             for value in values:

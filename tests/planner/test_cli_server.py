@@ -105,7 +105,10 @@ def test_a_sweep_over_a_server_is_the_sweep_of_here(
         ["--pin", "tp=3"],
         ["--pin", "tp=3", "--json"],
         ["--seq-len", "262144", "--global-batch-size", "16", "--json"],
-        ["--devices", "8..16", "--max-step-time", "60", "--shortlist", "0.5", "--price-per-device-hour", "2", "--json"],
+        [
+            *("--devices", "8..16", "--max-step-time", "60", "--shortlist", "0.5", "--price-per-device-hour", "2"),
+            *("--pin", "tp=2,4", "--pin", "cp=1", "--pin", "pp=1,2", "--json"),
+        ],
         ["--cluster", "DGX H100", "--json"],
         ["--explain"],
         ["--explain", "--json"],

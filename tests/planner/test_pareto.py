@@ -18,7 +18,7 @@ from tests.searches import request_of
 CASES = {
     "dense": ("llama-3.2-1b", "dgx-h100", 16, 16, 4096),
     "tight": ("llama-3.1-8b", "dgx-a100-40gb", 16, 8, 8192),
-    "experts": ("deepseek-v2-lite", "dgx-h100", 16, 8, 4096),
+    "experts": ("deepseek-v2-lite", "dgx-h100", 8, 8, 4096),
 }
 
 
