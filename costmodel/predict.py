@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
@@ -151,29 +152,25 @@ def predict(f: Facts, table: PlanTable, stages: StageTable) -> PredictionTable:
 
 
 def _predict_block(f: Facts, table: PlanTable, stages: StageTable) -> PredictionTable:
-    o = evaluate_terms(f, table)
-    sharding = Sharding.of(f, table)
-    offload = Offload.of(f, table, sharding)
-    work = _Work(f, o, table, stages, sharding, offload)
-    memory, on_hosts = _memory(f, o, table, stages, sharding, offload)
+    plans = PlanCosts.of(f, table)
+    work = plans.work(stages)
+    memory, on_hosts = plans.memory(stages)
     return PredictionTable(
         step_time_s=work.step_time_s,
         peak_bytes=total(memory).max(axis=-1),
-        host_bytes=_on_one_host(f, table, on_hosts),
+        host_bytes=plans.on_one_host(on_hosts.max(axis=-1)),
     )
 
 
 def predict_stages(f: Facts, table: PlanTable, stages: StageTable) -> StagePrediction:
     """The full breakdown."""
-    o = evaluate_terms(f, table)
-    sharding = Sharding.of(f, table)
-    offload = Offload.of(f, table, sharding)
-    work = _Work(f, o, table, stages, sharding, offload)
-    memory, on_hosts = _memory(f, o, table, stages, sharding, offload)
+    plans = PlanCosts.of(f, table)
+    work = plans.work(stages)
+    memory, on_hosts = plans.memory(stages)
     return StagePrediction(
         step_time_s=work.step_time_s,
         peak_bytes=total(memory).max(axis=-1),
-        host_bytes=_on_one_host(f, table, on_hosts),
+        host_bytes=plans.on_one_host(on_hosts.max(axis=-1)),
         time=work.breakdown(),
         memory=memory,
         critical_stage=work.critical,
@@ -208,8 +205,7 @@ class StageParts:
 
 def stage_parts(f: Facts, table: PlanTable, stages: StageTable) -> StageParts:
     """The parts of a step for any stages: whole devices, or their chunks one by one."""
-    sharding = Sharding.of(f, table)
-    work = _Work(f, evaluate_terms(f, table), table, stages, sharding, Offload.of(f, table, sharding))
+    work = PlanCosts.of(f, table).work(stages)
     shape, level, passes = (len(table), stages.index.shape[-1]), f.cal.time_level, 2.0 * num(table["vpp"])
 
     def leveled(seconds: Num, *, by_stage: bool = True) -> Num:
@@ -261,111 +257,119 @@ class StageTimes:
         return step_time_s / f.cal.time_level - self._work.waiting_with(again_s) - f.cal.fixed_step_s
 
 
-def stage_times(f: Facts, table: PlanTable, stages: StageTable) -> StageTimes:
-    """Price stages one by one. They say how many of their layers run again; arrays may be one row for all plans."""
-    sharding = Sharding.of(f, table)
-    work = _Work(f, evaluate_terms(f, table), table, stages, sharding, Offload.of(f, table, sharding))
-    shape = (len(table), stages.index.shape[-1])
-    return StageTimes(ends_s=np.broadcast_to(work.ends, shape), work_s=np.broadcast_to(work.work, shape), _work=work)
-
-
 def step_times(f: Facts, table: PlanTable, stages: StageTable) -> Num:
     """Seconds of one step by row, where nobody asks what it needs."""
-    sharding = Sharding.of(f, table)
-    return _Work(f, evaluate_terms(f, table), table, stages, sharding, Offload.of(f, table, sharding)).step_time_s
+    return PlanCosts.of(f, table).work(stages).step_time_s
 
 
 def memory_by_stage(f: Facts, table: PlanTable, stages: StageTable) -> Num:
     """Allocated bytes by row and stage, where nobody asks how long it takes."""
-    sharding = Sharding.of(f, table)
-    terms, _ = _memory(f, evaluate_terms(f, table), table, stages, sharding, Offload.of(f, table, sharding))
-    return total(terms)
+    return total(PlanCosts.of(f, table).memory(stages)[0])
 
 
-def device_bytes_by_stage(f: Facts, table: PlanTable, stages: StageTable) -> Num:
-    """The same, infinite for a stage whose offloaded tensors do not fit into its hosts."""
-    sharding = Sharding.of(f, table)
-    terms, on_hosts = _memory(f, evaluate_terms(f, table), table, stages, sharding, Offload.of(f, table, sharding))
-    on_one_host = per_stage(np.minimum(f.hardware.devices_per_node, num(table.devices_used))) * on_hosts
-    return np.where(on_one_host > f.hardware.host_memory, np.inf, total(terms))
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlanCosts:
+    """What follows from plans whatever their stages hold: worked out once, to be held against many stages.
 
+    Attributes:
+        outputs: of all terms, as ``evaluate_terms`` has them.
+    """
 
-def _passes(
-    f: Facts, o: Mapping[str, Num], table: PlanTable, recompute: Ints, sharding: Sharding, offload: Offload | None
-) -> tuple[PassCost, PassCost]:
-    passes = forward_cost(f, o), backward_cost(f, o, num(recompute))
-    passes = with_expert_overlap(f, o, *passes, overlapped_share(table))
-    passes = with_sharded_parameters(f, o, *passes, sharding)
-    return with_offload(f, o, passes, offload, sharding, num(recompute), num(table["recompute_interval"]))
+    f: Facts
+    table: PlanTable
+    outputs: Mapping[str, Num]
+    sharding: Sharding
+    offload: Offload | None
 
+    @classmethod
+    def of(cls, f: Facts, table: PlanTable) -> PlanCosts:
+        """Of the plans of a table."""
+        sharding = Sharding.of(f, table)
+        offload = Offload.of(f, table, sharding)
+        return cls(f=f, table=table, outputs=evaluate_terms(f, table), sharding=sharding, offload=offload)
 
-def _memory(
-    f: Facts,
-    o: Mapping[str, Num],
-    table: PlanTable,
-    stages: StageTable,
-    sharding: Sharding,
-    offload: Offload | None,
-) -> tuple[dict[str, Num], Num]:
-    """(terms of memory by stage, bytes of each stage's device in the memory of its host)."""
-    overlapping = overlaps_experts(table["ep_overlap"], table["schedule"])
-    terms = stage_memory(
-        f,
-        o,
-        stages,
-        sharding=sharding,
-        recompute=table["recompute"],
-        recompute_interval=num(table["recompute_interval"]),
-        schedule=table["schedule"],
-        pp=num(table["pp"]),
-        vpp=num(table["vpp"]),
-        num_microbatches=num(table["num_microbatches"]),
-        overlaps_experts=overlapping,
-    )
-    if offload is None:
-        return terms, np.zeros((1, 1))
-    return onto_hosts(
-        f,
-        o,
-        stages,
-        terms,
-        offload,
-        zero_stage=sharding.zero_stage,
-        prefetch=sharding.prefetch,
-        recompute=num(table["recompute"]),
-        interval=num(table["recompute_interval"]),
-        overlaps_experts=overlapping,
-    )
+    def times(self, stages: StageTable) -> StageTimes:
+        """Price stages one by one. They say how many of their layers run again; arrays may be one row for all plans."""
+        work, shape = self.work(stages), (len(self.table), stages.index.shape[-1])
+        return StageTimes(
+            ends_s=np.broadcast_to(work.ends, shape), work_s=np.broadcast_to(work.work, shape), _work=work
+        )
 
+    def device_bytes(self, stages: StageTable) -> Num:
+        """Allocated bytes by row and stage, infinite for one whose offloaded tensors do not fit into its hosts."""
+        terms, on_hosts = self.memory(stages)
+        return np.where(
+            per_stage(self._devices_of_a_host) * on_hosts > self.f.hardware.host_memory, np.inf, total(terms)
+        )
 
-def _on_one_host(f: Facts, table: PlanTable, on_hosts: Num) -> Num:
-    """Bytes in a node's memory, all its devices those of the fullest stage, by row."""
-    devices = np.minimum(f.hardware.devices_per_node, num(table.devices_used))
-    return np.asarray(devices * np.broadcast_to(on_hosts.max(axis=-1), (len(table),)))
+    def work(self, stages: StageTable) -> _Work:
+        """What the stages take."""
+        return _Work(self, stages)
+
+    def passes(self, recompute: Ints) -> tuple[PassCost, PassCost]:
+        """(forward, backward) of a micro-batch under a policy of recompute."""
+        f, o, table, again = self.f, self.outputs, self.table, num(recompute)
+        passes = forward_cost(f, o), backward_cost(f, o, again)
+        passes = with_expert_overlap(f, o, *passes, overlapped_share(table))
+        passes = with_sharded_parameters(f, o, *passes, self.sharding)
+        return with_offload(f, o, passes, self.offload, self.sharding, again, num(table["recompute_interval"]))
+
+    def memory(self, stages: StageTable) -> tuple[dict[str, Num], Num]:
+        """(terms of memory by stage, bytes of each stage's device in the memory of its host)."""
+        f, o, table, sharding = self.f, self.outputs, self.table, self.sharding
+        overlapping = overlaps_experts(table["ep_overlap"], table["schedule"])
+        terms = stage_memory(
+            f,
+            o,
+            stages,
+            sharding=sharding,
+            recompute=table["recompute"],
+            recompute_interval=num(table["recompute_interval"]),
+            schedule=table["schedule"],
+            pp=num(table["pp"]),
+            vpp=num(table["vpp"]),
+            num_microbatches=num(table["num_microbatches"]),
+            overlaps_experts=overlapping,
+        )
+        if self.offload is None:
+            return terms, np.zeros((1, 1))
+        return onto_hosts(
+            f,
+            o,
+            stages,
+            terms,
+            self.offload,
+            zero_stage=sharding.zero_stage,
+            prefetch=sharding.prefetch,
+            recompute=num(table["recompute"]),
+            interval=num(table["recompute_interval"]),
+            overlaps_experts=overlapping,
+        )
+
+    def on_one_host(self, each: Num) -> Num:
+        """Bytes in a node's memory where every device of it has as many there, by row."""
+        return np.asarray(self._devices_of_a_host * np.broadcast_to(each, (len(self.table),)))
+
+    @property
+    def _devices_of_a_host(self) -> Num:
+        return np.minimum(self.f.hardware.devices_per_node, num(self.table.devices_used))
 
 
 class _Work:
     """Stage times of a block of rows, from the costs of layers and ends."""
 
-    def __init__(
-        self,
-        f: Facts,
-        o: Mapping[str, Num],
-        table: PlanTable,
-        stages: StageTable,
-        sharding: Sharding,
-        offload: Offload | None,
-    ) -> None:
+    def __init__(self, plans: PlanCosts, stages: StageTable) -> None:
+        f, o, table, sharding, offload = plans.f, plans.outputs, plans.table, plans.sharding, plans.offload
         self.f, self.o, self.table, self.stages = f, o, table, stages
         self.all_again = table["recompute"] == RECOMPUTE_FULL
         self.again: PassCost | None = None
         if stages.recomputed_dense is None:
-            self.forward, self.backward = _passes(f, o, table, table["recompute"], sharding, offload)
+            self.forward, self.backward = plans.passes(table["recompute"])
         else:
             # Of one stage some layers run again and the others do as the policy says of them: two backward passes.
             others = np.where(self.all_again, RECOMPUTE_NONE, table["recompute"])
-            self.forward, self.backward = _passes(f, o, table, others, sharding, offload)
-            _, self.again = _passes(f, o, table, np.full_like(others, RECOMPUTE_FULL), sharding, offload)
+            self.forward, self.backward = plans.passes(others)
+            _, self.again = plans.passes(np.full_like(others, RECOMPUTE_FULL))
         vpp = num(table["vpp"])
         self.m = num(table["num_microbatches"])
         self.mtp_dense, self.mtp_moe = mtp_layers_of_kind(f, moe=False), mtp_layers_of_kind(f, moe=True)
@@ -405,20 +409,22 @@ class _Work:
 
         They are those of the mean device; half of what surrounds a micro-batch comes with each pass.
         """
-        pp, vpp = num(self.table["pp"]), num(self.table["vpp"])
-        around = (self.boundary + self.host) / 2.0
-        ahead_s = self._model(self.forward) / pp
-        back_s = (self._model(self.backward, self.again) + again_s) / pp
-        weights_s = self._model(weights_cost(self.o)) / pp
+        pp, around = num(self.table["pp"]), (self.boundary + self.host) / 2.0
+        ahead_s, back_s, weights_s = self._model_s
         return waiting_s(
             self.table["schedule"],
             pp,
-            vpp,
+            num(self.table["vpp"]),
             self.m,
-            forward=ahead_s + around,
-            backward=back_s + around,
-            weights=weights_s,
+            forward=ahead_s / pp + around,
+            backward=(back_s + again_s) / pp + around,
+            weights=weights_s / pp,
         )
+
+    @cached_property
+    def _model_s(self) -> tuple[Num, Num, Num]:
+        """Seconds of one micro-batch on all stages: forward, backward, and of that what makes weights' gradients."""
+        return self._model(self.forward), self._model(self.backward, self.again), self._model(weights_cost(self.o))
 
     def again_s(self, dense_again: Num, moe_again: Num) -> Num:
         """Seconds of one micro-batch in the forward passes of so many layers that run again."""

@@ -11,7 +11,7 @@ from costmodel.catalog.framework_catalog import load_framework
 from costmodel.checker import check_plan
 from costmodel.facts import Facts
 from costmodel.plan_rows import plan_of, stages_of_plan
-from costmodel.predict import predict, stage_times
+from costmodel.predict import PlanCosts, predict
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import SCHEDULES
 from costmodel.table import PlanTable, stage_table
@@ -176,7 +176,7 @@ def test_stages_priced_one_by_one_are_those_of_the_whole_plan() -> None:
     plan = plan_of(scenario, row, ((2,), (3,), (4,)), (1, 3, 2))
     table, stages = PlanTable.of_rows([row]), stages_of_plan(scenario, plan)
     facts = Facts.of(scenario)
-    times = stage_times(facts, table, stages)
+    times = PlanCosts.of(facts, table).times(stages)
     again = times.again_s(np.array(2.0), np.array(4.0))
     step = times.step_time_s(times.ends_s.max(axis=1), again)
     assert step[0] == pytest.approx(predict(facts, table, stages).step_time_s[0], rel=1e-12)

@@ -9,7 +9,7 @@ import numpy as np
 from costmodel.arrays import Bools, Ints, Num, num
 from costmodel.facts import Facts
 from costmodel.plan_rows import Chunks
-from costmodel.predict import device_bytes_by_stage, stage_times
+from costmodel.predict import PlanCosts
 from costmodel.table import PlanTable
 from planner.search.layouts.batch import Batch
 from planner.search.layouts.exact import ROUNDING, best_of, choice_of
@@ -69,8 +69,8 @@ def _arranged(
     several = batch.take(row)
     told = np.where(free[row, np.newaxis], np.minimum(number[:, np.newaxis], several.all_again), told[row])
     stages = several.stages(told)
-    times = stage_times(f, several.table, stages)
-    need = device_bytes_by_stage(f, several.table, stages)
+    plans = PlanCosts.of(f, several.table)
+    times, need = plans.times(stages), plans.device_bytes(stages)
     again = several.again_s(times, told) * free[row, np.newaxis]
     quick = times.ends_s <= slowest_s[row, np.newaxis] * (1.0 + ROUNDING)
     alike: dict[tuple[int, bool], list[int]] = {}

@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodel.arrays import Bools, Ints, Num
 from costmodel.facts import Facts
-from costmodel.predict import StageTimes, device_bytes_by_stage, stage_times
+from costmodel.predict import PlanCosts, StageTimes
 from costmodel.table import PlanTable
 from costmodel.terms.activations import RECOMPUTE_FULL
 from planner.search.layouts.batch import Batch
@@ -133,17 +133,17 @@ def choice_of(request: SearchRequest, f: Facts, batch: Batch, limits: Num, usabl
     Args:
         usable: bytes of a device; None where memory is no matter.
     """
-    table = batch.table
+    table, plans = batch.table, PlanCosts.of(f, batch.table)
     free = chooses_recompute(request, table["recompute"], table["recompute_interval"])
     full = np.asarray((table["recompute"] == RECOMPUTE_FULL) & ~free)
     told = np.where(full[:, np.newaxis], batch.all_again, 0)
     fits = np.ones(told.shape, dtype=np.bool_)
     if usable is not None:
-        fits = device_bytes_by_stage(f, table, batch.stages(told)) <= usable
+        fits = plans.device_bytes(batch.stages(told)) <= usable
         short = np.flatnonzero(free & ~fits.all(axis=1))
         if len(short):
             told[short], fits[short] = _fewest_again(f, batch.take(short), fits[short], usable)
-    times = stage_times(f, table, batch.stages(told))
+    times = plans.times(batch.stages(told))
     always_s = np.where(full, times.again_s(*batch.layers), 0.0)
     slowest = times.slowest_s(limits, always_s)
     within = fits & (times.ends_s <= slowest[:, np.newaxis] * (1.0 + ROUNDING))
@@ -162,13 +162,14 @@ def _fewest_again(f: Facts, batch: Batch, fits: Bools, usable: float) -> tuple[I
 
     More of them never need more memory: what comes back of a layer while it runs again is no more than what it kept.
     """
+    plans = PlanCosts.of(f, batch.table)
     high = np.where(fits, 0, batch.all_again)
     low = np.minimum(1, high)
-    possible = fits | (device_bytes_by_stage(f, batch.table, batch.stages(high)) <= usable)
+    possible = fits | (plans.device_bytes(batch.stages(high)) <= usable)
     low = np.where(possible, low, high)
     while (low < high).any():
         middle = (low + high) // 2
-        enough = device_bytes_by_stage(f, batch.table, batch.stages(middle)) <= usable
+        enough = plans.device_bytes(batch.stages(middle)) <= usable
         low, high = np.where(enough, low, np.minimum(middle + 1, high)), np.where(enough, middle, high)
     return high, possible
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from costmodel.arrays import Ints, Num, distinct, num
 from costmodel.facts import Facts
-from costmodel.predict import device_bytes_by_stage, stage_times
+from costmodel.predict import PlanCosts
 from costmodel.schedules import placements
 from costmodel.stages import Placement
 from costmodel.table import PlanTable, StageTable
@@ -53,7 +53,7 @@ def most_layers(request: SearchRequest, f: Facts, table: PlanTable, limits: Num,
         counts * [0, *(kind == "moe" for kind in kinds)],
     )
     again = num(full)[:, np.newaxis]
-    times = stage_times(f, table, _middle(table, of_dense + 0.0 * again, of_moe + 0.0 * again, again))
+    times = PlanCosts.of(f, table).times(_middle(table, of_dense + 0.0 * again, of_moe + 0.0 * again, again))
     slowest = times.slowest_s(limits, np.where(full, times.again_s(num(count), num(layers - count)), 0.0))
     layer = (times.work_s[:, 1:] - times.work_s[:, :1]).min(axis=1)
     left = slowest * (1.0 + _ROUNDING) / num(table["num_microbatches"]) - times.work_s[:, 0]
@@ -71,7 +71,7 @@ def most_layers(request: SearchRequest, f: Facts, table: PlanTable, limits: Num,
 
 def _by_memory(f: Facts, table: PlanTable, kinds: list[str], most: Ints, usable: float) -> Ints:
     """The same by memory: of the device that keeps the fewest micro-batches, all layers run again where they can."""
-    again = num(table["recompute"] == RECOMPUTE_FULL)[:, np.newaxis]
+    plans, again = PlanCosts.of(f, table), num(table["recompute"] == RECOMPUTE_FULL)[:, np.newaxis]
     found = np.zeros_like(most)
     for kind in kinds:
         low, high = np.zeros_like(most), most.copy()
@@ -79,7 +79,7 @@ def _by_memory(f: Facts, table: PlanTable, kinds: list[str], most: Ints, usable:
             middle = (low + high + 1) // 2
             count, none = num(middle)[:, np.newaxis], np.zeros((len(most), 1))
             dense, moe = (count, none) if kind == "dense" else (none, count)
-            enough = device_bytes_by_stage(f, table, _middle(table, dense, moe, again))[:, 0] <= usable
+            enough = plans.device_bytes(_middle(table, dense, moe, again))[:, 0] <= usable
             low, high = np.where(enough, middle, low), np.where(enough, high, middle - 1)
         # Of layers of two kinds no more fit than of the smaller kind alone.
         found = np.maximum(found, low)
