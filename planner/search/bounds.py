@@ -208,6 +208,7 @@ def step_time_bound(
 
     Args:
         usable: bytes of a device; seconds are infinite where nothing fits. None where memory is no matter.
+        least_s: as in ``slowest_layers_s``: False is quicker, and a looser bound where memory is short.
     """
     pp, count = bounds[0].pp, num(m)
     waiting = num([bound.waiting for bound in bounds])[:, np.newaxis]
@@ -273,17 +274,9 @@ def rows_that_may_fit(request: SearchRequest, rows: Columns, bounds: RowBound, u
     return possible
 
 
-def least_step_time(
-    request: SearchRequest,
-    f: Facts,
-    meshes: Columns,
-    rows: RowBound,
-    usable: float | None,
-    *,
-    least_s: bool = True,
-) -> Num:
+def least_step_time(request: SearchRequest, f: Facts, meshes: Columns, rows: RowBound, usable: float | None) -> Num:
     """Least step time of each row over its stage options; infinite where none fits into ``usable`` bytes."""
-    return stage_steps(request, f, meshes, rows, usable, least_s=least_s).least(len(meshes["tp"]))
+    return stage_steps(request, f, meshes, rows, usable).least(len(meshes["tp"]))
 
 
 def work_bound_device_s(request: SearchRequest, f: Facts) -> float:

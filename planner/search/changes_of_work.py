@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def other_precision(request: SearchRequest) -> Iterator[Change]:
     accelerator = request.scenario.cluster.accelerator
     for name in _PRECISIONS:
         if lacking_format(load_precision(name), accelerator) is None:
-            yield from _with_workload(
+            change = _with_workload(
                 request,
                 {"precision": load_precision(name)},
                 told=f"train in {name}",
@@ -40,6 +41,8 @@ def other_precision(request: SearchRequest) -> Iterator[Change]:
                 fields={"precision": name},
                 cost="no more devices, slower products",
             )
+            if change is not None:
+                yield change
             return
 
 
@@ -62,7 +65,7 @@ def fewer_moments(request: SearchRequest) -> Iterator[Change]:
     ]
     for other in sorted(leaner, key=lambda recipe: -recipe.moment_element_bytes):
         bits = round(8 * other.moment_element_bytes)
-        yield from _with_workload(
+        change = _with_workload(
             request,
             {"optimizer": other},
             told=f"keep the optimizer's moments in {bits} bits ({other.name})",
@@ -70,18 +73,31 @@ def fewer_moments(request: SearchRequest) -> Iterator[Change]:
             fields={"optimizer": other.name},
             cost=f"no more devices; changes the training: moments are rounded to {bits} bits",
         )
+        if change is not None:
+            yield change
 
 
 def _with_workload(
     request: SearchRequest, update: dict[str, Any], *, told: str, flag: str, fields: dict[str, Any], cost: str
-) -> Iterator[Change]:
+) -> Change | None:
+    """The same question about another workload; None where the scenario does not allow it."""
     workload = request.scenario.workload.model_copy(update=update)
     scenario = request.scenario.model_copy(update={"workload": workload})
     try:
         scenario.check()
     except InvalidInput:
-        return
-    yield Change(told=told, request=replace(request, scenario=scenario), flags=(flag,), fields=fields, cost=cost)
+        return None
+    return Change(told=told, request=replace(request, scenario=scenario), flags=(flag,), fields=fields, cost=cost)
+
+
+def _first_with_a_plan(changes: Iterable[Change | None], late: Late) -> Iterator[Change]:
+    """The first of some changes under which there is a plan, if any; they are made as they are asked for."""
+    for change in changes:
+        if late():
+            return
+        if change is not None and has_a_plan(change.request, late):
+            yield change
+            return
 
 
 # -- batch and sequence ---------------------------------------------------------------------------------------------
@@ -103,12 +119,9 @@ def other_batch(request: SearchRequest, late: Late) -> Iterator[Change]:
     below, above = units * (batch // units), units * (batch // units + 1)
     nearest = np.unique(np.concatenate([below, above]))
     nearest = nearest[(nearest > 0) & (nearest != batch) & (nearest <= 2 * batch)]
-    sides = (nearest[nearest < batch][::-1], nearest[nearest > batch])
-    for side in sides:
-        for value in side[:_MOST_BATCHES].tolist():
-            if late():
-                return
-            found = list(
+    for side in (nearest[nearest < batch][::-1], nearest[nearest > batch]):
+        yield from _first_with_a_plan(
+            (
                 _with_workload(
                     request,
                     {"global_batch_size": value},
@@ -117,18 +130,18 @@ def other_batch(request: SearchRequest, late: Late) -> Iterator[Change]:
                     fields={"global_batch_size": value},
                     cost="no more devices; changes the training: another batch",
                 )
-            )
-            if found and has_a_plan(found[0].request, late):
-                yield from found
-                break
+                for value in side[:_MOST_BATCHES].tolist()
+            ),
+            late,
+        )
 
 
 def shorter(request: SearchRequest, late: Late) -> Iterator[Change]:
     """Half the sequence length, or half of that."""
     own = request.scenario.workload.seq_len
-    length = own // 2
-    while length >= _SHORTEST and own % length == 0 and not late():
-        found = list(
+    halves = takewhile(lambda length: length >= _SHORTEST and own % length == 0, (own >> times for times in count(1)))
+    yield from _first_with_a_plan(
+        (
             _with_workload(
                 request,
                 {"seq_len": length},
@@ -137,8 +150,7 @@ def shorter(request: SearchRequest, late: Late) -> Iterator[Change]:
                 fields={"seq_len": length},
                 cost="no more devices; changes the training: shorter sequences",
             )
-        )
-        if found and has_a_plan(found[0].request, late):
-            yield from found
-            return
-        length //= 2
+            for length in halves
+        ),
+        late,
+    )

@@ -64,7 +64,7 @@ def explained(request: SearchRequest, facts: Facts, outcome: Outcome, answer: An
     relaxed = relaxations_of(request, facts, conflict, answer, late, deadline)
     plans = {change.lifted: found["plan"] for change, found in relaxed if change.lifted}
     return {
-        "conflict": conflictin_words(request, facts, outcome, conflict, beyond, plans),
+        "conflict": conflict_in_words(request, facts, outcome, conflict, beyond, plans),
         "minimal": True,
         "relaxations": [found for _, found in relaxed],
     }
@@ -85,7 +85,7 @@ def unexplained(request: SearchRequest, facts: Facts, outcome: Outcome) -> Json:
 # -- the conflict ---------------------------------------------------------------------------------------------------
 
 
-def conflictin_words(
+def conflict_in_words(
     request: SearchRequest,
     facts: Facts,
     outcome: Outcome,

@@ -30,11 +30,9 @@ def every_rule(request: SearchRequest, facts: Facts, outcome: Outcome) -> list[J
     scenario, elimination = request.scenario, outcome.elimination
     conflict: list[Json] = []
     if not outcome.meshes:
-        least, most = request.least_devices, scenario.devices
-        span = f"{most}" if least == most else f"{least}..{most}"
-        reason = f"no product tp * cp * pp * dp of the values that may be used lies in {span} devices"
-        if least > 1:
-            reason += f" (--min-used {request.min_used:g} of {most})"
+        reason = no_product(request)
+        if request.least_devices > 1:
+            reason += f" (--min-used {request.min_used:g} of {scenario.devices})"
         conditions = request.constraints.describe()
         reason += f" under {conditions}" if conditions else ""
         conflict.append({"rule": DEVICES, "meshes": 0, "reason": reason})
@@ -55,6 +53,13 @@ def every_rule(request: SearchRequest, facts: Facts, outcome: Outcome) -> list[J
             reason = broken.reason(scenario, row)
         conflict.append({"rule": rule, "meshes": count, "reason": reason})
     return conflict
+
+
+def no_product(request: SearchRequest) -> str:
+    """That no mesh has a number of devices that may be used."""
+    least, most = request.least_devices, request.scenario.devices
+    span = f"{most}" if least == most else f"{least}..{most}"
+    return f"no product tp * cp * pp * dp of the values that may be used lies in {span} devices"
 
 
 def memory_reason(request: SearchRequest, facts: Facts, leanest: PlanTable | None) -> str:

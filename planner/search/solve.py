@@ -25,6 +25,7 @@ from planner.search.bounds import (
     least_step_time,
     memory_bounds,
     row_bounds,
+    stage_steps,
     with_inner,
     work_bound_device_s,
 )
@@ -232,8 +233,8 @@ class Search:
             for zero in leanest_stages(request):
                 lean = memory_bounds(request, f, with_inner(meshes, policy=policy, zero_stage=zero))
                 mixed = replace(quick, **lean)
-                value = least_step_time(request, f, meshes, mixed, self.usable, least_s=False)
-                least[place] = np.minimum(least[place], value)
+                steps = stage_steps(request, f, meshes, mixed, self.usable, least_s=False)
+                least[place] = np.minimum(least[place], steps.least(len(meshes["tp"])))
         return least
 
     def _bounded_rows(self, meshes: Columns, policy: Ints, mesh: Ints) -> tuple[Columns, Num, RowBound]:

@@ -13,6 +13,7 @@ from planner.search.conflict import Conflict
 from planner.search.constraints import Contradiction
 from planner.search.lifts import Lift
 from planner.search.request import SearchRequest
+from planner.search.rule_words import no_product
 from planner.search.space import domains, legal_zero_stages, mesh_candidates, offered_cp_comm, stage_options
 from planner.search.wishes import MIN_FREE, MIN_USED, Wish, keeping, without_free_memory
 
@@ -76,12 +77,11 @@ def beyond_devices(request: SearchRequest, conflict: Conflict) -> str | None:
         of_axes = domains(request)
     except Contradiction:
         return None
-    least, most = request.least_devices, request.scenario.devices
+    most = request.scenario.devices
     dp = min((value for pin in request.constraints.pins if pin.axis == "dp" for value in pin.values), default=1)
     degrees = {"tp": min(of_axes.tp), "cp": min(of_axes.cp), "pp": min(of_axes.pp), "dp": dp}
     product = int(np.prod(list(degrees.values())))
     if product > most:
         shown = " * ".join(f"{axis} {value}" for axis, value in degrees.items() if value > 1)
         return f"{shown} = {product} devices at least, where there are {most}"
-    span = f"{most}" if least == most else f"{least}..{most}"
-    return f"no product tp * cp * pp * dp of the values that may be used lies in {span} devices"
+    return no_product(request)
