@@ -66,19 +66,23 @@ def _widened(error: float, scenario: Scenario, beyond: Sequence[Beyond]) -> floa
 
 def beyond_of(scenario: Scenario, row: Mapping[str, int] | None = None) -> tuple[Beyond, ...]:
     """In what a scenario, and a plan where one is given, lie outside of the runs that the calibration was fitted to."""
-    values = {
-        "devices": scenario.devices,
-        "parameters": scenario.model.params.total,
-        "seq_len": scenario.workload.seq_len,
-        **({axis: row[axis] for axis in DEGREES} if row is not None else {}),
-    }
     return beyond_ranges(
         scenario.calibration.ranges,
         family=scenario.cluster.accelerator.family,
         framework=scenario.framework.engine or scenario.framework.name,
         precision=scenario.workload.precision.name,
-        values=values,
+        values=range_values(scenario, row),
     )
+
+
+def range_values(scenario: Scenario, row: Mapping[str, int] | None = None) -> dict[str, int]:
+    """What of a scenario, and of a plan where one is given, calibrated ranges are about."""
+    return {
+        "devices": scenario.devices,
+        "parameters": scenario.model.params.total,
+        "seq_len": scenario.workload.seq_len,
+        **({axis: row[axis] for axis in DEGREES} if row is not None else {}),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

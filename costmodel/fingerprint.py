@@ -82,6 +82,11 @@ def plan_document_id(scenario: str, plan: dict[str, Any], calibration: str, vers
     return digest({"scenario": scenario, "plan": plan, "calibration": calibration, "cost_model": version})
 
 
+def plan_id_in(scenario: Scenario, plan: dict[str, Any]) -> str:
+    """The address of a stored plan as a plan of a scenario, priced by its calibration and today's cost model."""
+    return plan_document_id(scenario_id(scenario), plan, calibration_id(scenario.calibration), cost_model_version())
+
+
 @cache
 def cost_model_version() -> str:
     """The release, and a digest of the cost model's own sources: no formula or sweep changes without a new version."""

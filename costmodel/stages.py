@@ -124,6 +124,13 @@ def virtual_stage(placement: Placement, pp: int, device: int, chunk: int) -> int
 
 
 @lru_cache(maxsize=1024)
+def way_of(placement: Placement, pp: int, vpp: int) -> tuple[tuple[int, int], ...]:
+    """(device, chunk) in the order in which a micro-batch meets them, in the first direction."""
+    pairs = ((device, chunk) for device in range(pp) for chunk in range(vpp))
+    return tuple(sorted(pairs, key=lambda pair: virtual_stage(placement, pp, *pair)))
+
+
+@lru_cache(maxsize=1024)
 def _lighter_first(pp: int, vpp: int, placement: Placement) -> tuple[tuple[int, int], ...]:
     """(device, chunk) in the order in which chunks give up a layer: last and first device, then those between.
 
@@ -171,14 +178,12 @@ def stages_of_chunks(
             ``recompute_method`` block), spread over the chunks as evenly as these allow; None where all do or none.
     """
     pp, vpp = len(chunks), len(chunks[0])
-    way = sorted(
-        (virtual_stage(placement, pp, device, chunk), device, chunk) for device in range(pp) for chunk in range(vpp)
-    )
+    way = way_of(placement, pp, vpp)
     again = None if recomputed is None else [recomputed_of_chunks(*of) for of in zip(chunks, recomputed, strict=True)]
     dense, total = [0] * pp, [0] * pp
     dense_again, total_again = [0] * pp, [0] * pp
     start = 0
-    for _, device, chunk in way:
+    for device, chunk in way:
         count = chunks[device][chunk]
         dense[device] += _dense_among(dense_layers, start, count)
         total[device] += count
@@ -186,7 +191,7 @@ def stages_of_chunks(
             dense_again[device] += _dense_among(dense_layers, start, again[device][chunk])
             total_again[device] += again[device][chunk]
         start += count
-    last = way[-1][1]
+    last = way[-1][0]
     found = tuple(
         StageKind(
             index=device,

@@ -11,7 +11,7 @@ from costmodel.predict import stage_parts
 from costmodel.scenario import Scenario
 from costmodel.schedules import placement_of
 from costmodel.spec.plan import Plan
-from costmodel.stages import Layout, Placement, recomputed_of_chunks, stages_of_chunks, virtual_stage
+from costmodel.stages import Layout, recomputed_of_chunks, stages_of_chunks, way_of
 from costmodel.table import PlanTable, StageTable, layer_counts
 
 
@@ -59,16 +59,11 @@ def durations_of(f: Facts, scenario: Scenario, plan: Plan) -> Durations:
 def _chunks_as_stages(scenario: Scenario, plan: Plan) -> StageTable:
     """Every virtual stage as if it were a device of its own, in the order in which a micro-batch meets them."""
     chunks, placement = chunks_of_plan(plan), placement_of(plan.schedule)
-    pp, vpp = len(chunks), len(chunks[0])
-    if placement == Placement.BOTH_WAYS:
-        placement = Placement.LOOP
-    way = sorted(
-        (virtual_stage(placement, pp, device, chunk), device, chunk) for device in range(pp) for chunk in range(vpp)
-    )
+    way = way_of(placement, len(chunks), len(chunks[0]))
     again = None
     if recomputes_some(plan):
         of_device = [recomputed_of_chunks(*of) for of in zip(chunks, plan.recomputed_layers_per_stage, strict=True)]
-        again = [of_device[device][chunk] for _, device, chunk in way]
+        again = [of_device[device][chunk] for device, chunk in way]
     _, dense_layers = layer_counts(scenario)
-    alone = [(chunks[device][chunk],) for _, device, chunk in way]
+    alone = [(chunks[device][chunk],) for device, chunk in way]
     return StageTable.of([stages_of_chunks(alone, dense_layers, recomputed=again)])

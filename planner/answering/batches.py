@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from costmodel.arrays import Ints
-from costmodel.fingerprint import calibration_id, cost_model_version, plan_document_id, scenario_id
+from costmodel.fingerprint import plan_id_in
 from planner.answering.clock import Clock
 from planner.explain.explanation import answered, runners_up
 from planner.search.answer import answer_to
@@ -151,15 +151,13 @@ def _ranked(request: SearchRequest, sizes: Sequence[int], answers: Sequence[Json
 
     Plans that are not among the best k of their own batch can't be among the best k of all.
     """
-    scenario = request.scenario
-    known = (calibration_id(scenario.calibration), cost_model_version())
     entries = [(size, entry) for size, answer in zip(sizes, answers, strict=True) for entry in answer["plans"]]
     entries.sort(key=lambda pair: (_order(request, pair[1]), abs(pair[0] - sizes[0]), pair[1]["rank"]))
     different: dict[tuple[Any, ...], Json] = {}
     for _, entry in entries:
         different.setdefault(tuple(entry["plan"][axis] for axis in _FAMILY), entry)
     return [
-        entry | {"rank": rank, "id": plan_document_id(scenario_id(scenario), entry["plan"], *known)}
+        entry | {"rank": rank, "id": plan_id_in(request.scenario, entry["plan"])}
         for rank, entry in enumerate(list(different.values())[: request.top], start=1)
     ]
 

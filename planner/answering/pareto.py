@@ -16,10 +16,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from costmodel.fingerprint import calibration_id, cost_model_version, plan_document_id, scenario_id
+from costmodel.arrays import num
+from costmodel.fingerprint import plan_id_in
 from planner.answering.clock import Clock
 from planner.search.answer import answer_of, status_of
 from planner.search.constraints import Condition, Range
+from planner.search.objective import Objective
 from planner.search.priced import ROUNDING
 from planner.search.request import SearchRequest
 from planner.search.solve import Search
@@ -117,15 +119,16 @@ def undominated(points: Sequence[Point]) -> list[Point]:
 
 def _told(request: SearchRequest, found: Iterable[tuple[tuple[int, int], Point | None]], *, proven: bool) -> Json:
     front = undominated([point for _, point in found if point is not None])
+    cost = None if request.price is None else Objective(kind="cost", price=request.price)
     return {
         "pareto": [
             {
                 "step_time_s": point.step_time_s,
                 "devices_used": point.devices,
                 "free_bytes": request.scenario.usable_bytes - point.entry["prediction"]["memory"]["peak_bytes"],
-                "cost_per_step": (
-                    None if request.price is None else request.price * point.devices * point.step_time_s / 3600.0
-                ),
+                "cost_per_step": None
+                if cost is None
+                else float(cost.value(num(point.step_time_s), num(point.devices))),
                 **{name: point.entry[name] for name in ("id", "plan", "options", "prediction")},
             }
             for point in front
@@ -174,7 +177,6 @@ class _Regions:
     def point(self, entry: Json) -> Point:
         """A plan of an answer as one of this request: under its id, against all of the usable memory."""
         scenario, prediction = self.request.scenario, entry["prediction"]
-        known = (calibration_id(scenario.calibration), cost_model_version())
         memory = prediction["memory"] | {"usable_bytes": self.usable}
         return Point(
             step_time_s=prediction["step_time_s"],
@@ -182,7 +184,7 @@ class _Regions:
             level=HEADROOM_LEVELS * (self.usable - memory["peak_bytes"]) // self.usable,
             entry=entry
             | {
-                "id": plan_document_id(scenario_id(scenario), entry["plan"], *known),
+                "id": plan_id_in(scenario, entry["plan"]),
                 "prediction": prediction | {"memory": memory},
             },
         )

@@ -80,9 +80,15 @@ def descend(problem: LeastSquares, start: Num, *, steps: int, tolerance: float) 
 def _model(problem: LeastSquares, jacobian: Num, residuals: Num) -> tuple[Num, Num]:
     """Gradient and curvature of the cost."""
     _, slope, bend = problem.loss(residuals**2)
-    weights = np.maximum(slope + 2.0 * bend * residuals**2, _LEAST_CURVATURE * slope)
+    return jacobian.T @ (slope * residuals), _curvature(jacobian, residuals, slope, bend, _LEAST_CURVATURE)
+
+
+def _curvature(jacobian: Num, residuals: Num, slope: Num, bend: Num, least: float) -> Num:
+    """Second derivatives of the cost; no residual has less than the ``least`` share of its slope's weight."""
+    weights = np.maximum(slope + 2.0 * bend * residuals**2, least * slope)
     weighted = jacobian * np.sqrt(weights)[:, None]
-    return jacobian.T @ (slope * residuals), weighted.T @ weighted
+    result: Num = weighted.T @ weighted
+    return result
 
 
 def _step(gradient: Num, curvature: Num, free: Bools, damping: Num) -> Num:
@@ -95,8 +101,6 @@ def _step(gradient: Num, curvature: Num, free: Bools, damping: Num) -> Num:
 
 def curvature(problem: LeastSquares, z: Num) -> Num:
     """Second derivatives of the cost, as far as the residuals are linear."""
-    residuals, jacobian = problem.residuals(z), problem.jacobian(z)
+    residuals = problem.residuals(z)
     _, slope, bend = problem.loss(residuals**2)
-    weighted = jacobian * np.sqrt(np.maximum(slope + 2.0 * bend * residuals**2, 0.0))[:, None]
-    result: Num = weighted.T @ weighted
-    return result
+    return _curvature(problem.jacobian(z), residuals, slope, bend, 0.0)

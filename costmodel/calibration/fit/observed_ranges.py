@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from costmodel.calibration.fit.measured import Measured
-from costmodel.calibration.ranges import AXES, DEGREES, RunRange, Span
+from costmodel.calibration.ranges import AXES, RunRange, Span
+from costmodel.certainty import range_values
 
 
 def ranges_of(measured: Sequence[Measured]) -> tuple[RunRange, ...]:
@@ -21,14 +22,7 @@ def ranges_of(measured: Sequence[Measured]) -> tuple[RunRange, ...]:
             ids[key].add(run)
             ran_on[key].add(scenario.cluster.accelerator.name)
             precisions[key].add(scenario.workload.precision.name)
-            row = figure.table.row(index)
-            values = {
-                "devices": scenario.devices,
-                "parameters": scenario.model.params.total,
-                "seq_len": scenario.workload.seq_len,
-                **{axis: row[axis] for axis in DEGREES},
-            }
-            for axis, value in values.items():
+            for axis, value in range_values(scenario, figure.table.row(index)).items():
                 kinds[key][axis].add(value)
     return tuple(
         RunRange(
