@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from costmodel.errors import InvalidInput, Missing
+from costmodel.errors import Missing
+from planner.cli import flags
 from planner.cli.exits import tell
 from planner.counts import devices_asked
 
@@ -33,8 +34,7 @@ def devices_at_hand(devices: str | None, nodes: str | None, cluster: str) -> AtH
     Raises:
         InvalidInput: both are given, or neither, or one is no number, range or list.
     """
-    if devices is not None and nodes is not None:
-        raise InvalidInput("nodes", nodes, "give --devices or --nodes, not both")
+    flags.check_one_of(devices, nodes)
     if nodes is None:
         if devices is None:
             raise Missing("devices", "--devices is required, or --nodes")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from rich.markup import escape
 
 from costmodel.calibration.microbenchmarks.estimate import Estimate
@@ -11,14 +9,13 @@ from costmodel.calibration.microbenchmarks.learned import Learned
 from planner.calibrating import Calibrated
 from planner.cli.report import PipedConsole, figures_table
 
-_WIDE_ENOUGH = 160
 _SHOWN = 40
 _NEARLY_ALL = 0.995
 
 
 def print_calibrated(found: Calibrated, out: str, cluster_out: str | None = None) -> None:
     """Everything on stdout."""
-    console = PipedConsole(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDE_ENOUGH, highlight=False)
+    console = PipedConsole.on_stdout()
     if found.alone is not None:
         _print_alone(console, found.alone, found.base)
     if found.figures:

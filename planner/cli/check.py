@@ -15,16 +15,14 @@ from planner.question import Question
 
 def check(
     plan: Annotated[str, typer.Option(help="Plan file, JSON or YAML: a plan, or an answer of suggest; - is stdin.")],
-    model: Annotated[str, typer.Option(help="Catalog name, or a Hugging Face config.json.")],
-    cluster: Annotated[str, typer.Option(help="Catalog name, or a YAML file.")],
+    model: flags.Model,
+    cluster: flags.Cluster,
     devices: Annotated[int | None, typer.Option(help="Accelerators at hand; those of the plan by default.")] = None,
     global_batch_size: Annotated[int | None, typer.Option(help="Sequences per step, if the plan has none.")] = None,
     seq_len: Annotated[int | None, typer.Option(help="Tokens per sequence, if the plan has none.")] = None,
     precision: Annotated[str | None, typer.Option(help="Precision recipe, if the plan has none.")] = None,
     optimizer: Annotated[str | None, typer.Option(help="Optimizer recipe, if the plan has none.")] = None,
-    gradient_dtype: Annotated[
-        str | None, typer.Option(help="What gradients are kept and reduced in: fp32 or bf16; the framework's own.")
-    ] = None,
+    gradient_dtype: flags.GradientDtype = None,
     framework: Annotated[str | None, typer.Option(help="Training framework, if the plan has none.")] = None,
     framework_version: Annotated[
         str | None, typer.Option(help="Judge under this version; that of the plan by default.")
@@ -34,13 +32,13 @@ def check(
     price_per_device_hour: Annotated[float | None, typer.Option(help="For the cost objective.")] = None,
     pin: Annotated[list[str] | None, typer.Option(help="What other plans must keep: tp=8, pp=4,8,16.")] = None,
     forbid: Annotated[list[str] | None, typer.Option(help="What other plans must avoid: recompute=full.")] = None,
-    min_free_gib: Annotated[float | None, typer.Option(help="Memory to keep free on every device.")] = None,
+    min_free_gib: flags.MinFreeGib = None,
     min_used: Annotated[float, typer.Option(help="Share of the devices that other plans use.")] = Question.min_used,
     max_seconds: Annotated[float, typer.Option(help="Deadline of the searches.")] = Question.max_seconds,
-    seed: Annotated[int, typer.Option(help="Seed of the solver.")] = Question.seed,
+    seed: flags.Seed = Question.seed,
     no_best: Annotated[bool, typer.Option("--no-best", help="Do not search for the best plan.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON on stdout.")] = False,
-    config: Annotated[str | None, typer.Option(help="TOML file with defaults for these options.")] = None,
+    as_json: flags.AsJson = False,
+    config: flags.Config = None,
 ) -> None:
     """Judge a plan: legal, fitting, what it takes; the nearest plan that would do, and what the best would gain.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +15,6 @@ from costmodel.fidelity.unseen import Unseen
 from planner.cli.report import PipedConsole, figures_table
 from planner.validation import Validation
 
-_WIDE_ENOUGH = 160
 _BASELINE_TITLES = {"constant_mfu": "constant 40 % MFU", "one_line": "one-line formula"}
 
 _REASONS_SHOWN = 10
@@ -70,8 +68,7 @@ _FIGURES: tuple[tuple[str, str, _Show], ...] = (
 
 def print_validation(validation: Validation) -> None:
     """Everything on stdout."""
-    width = None if sys.stdout.isatty() else _WIDE_ENOUGH
-    console = PipedConsole(file=sys.stdout, width=width, highlight=False)
+    console = PipedConsole.on_stdout()
     console.print(f"{validation.runs} runs, calibration {validation.calibration}", soft_wrap=True, markup=False)
     console.print(_overview(validation))
     if validation.held_out:

@@ -1,10 +1,12 @@
-"""The flags that ``suggest`` and ``sweep`` share, each with its help."""
+"""The flags that ``suggest``, ``sweep`` and ``check`` share, each with its help."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
+
+from costmodel.errors import InvalidInput
 
 Model = Annotated[str, typer.Option(help="Catalog name, or a Hugging Face config.json.")]
 Cluster = Annotated[str, typer.Option(help="Catalog name, or a YAML file.")]
@@ -34,3 +36,23 @@ NoStore = Annotated[bool, typer.Option("--no-store", help="Search anew, and stor
 Server = Annotated[
     str | None, typer.Option(help="URL of a planner that is to search; its API key is read from PLANNER_API_KEY.")
 ]
+
+
+def check_store(*, server: str | None, no_store: bool) -> None:
+    """Refuse ``--no-store`` with ``--server``.
+
+    Raises:
+        InvalidInput: both are given.
+    """
+    if server and no_store:
+        raise InvalidInput("no-store", True, "a server stores what it answers; leave out --no-store, or --server")
+
+
+def check_one_of(devices: str | None, nodes: str | None) -> None:
+    """Refuse ``--devices`` together with ``--nodes``.
+
+    Raises:
+        InvalidInput: both are given.
+    """
+    if devices is not None and nodes is not None:
+        raise InvalidInput("nodes", nodes, "give --devices or --nodes, not both")

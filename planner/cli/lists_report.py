@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from planner.cli.report import PipedConsole, figures_table
@@ -11,18 +10,16 @@ from planner.wording import sharding
 Json = dict[str, Any]
 
 _GIB = 2**30
-_WIDE_ENOUGH = 160
 
 
 def print_lists(answer: Json) -> None:
     """On stdout, what there is of both."""
-    console = PipedConsole(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDE_ENOUGH, highlight=False)
+    console = PipedConsole.on_stdout()
     if answer.get("pareto"):
         console.print(
             "\nNo plan beats these in step time, devices and free memory (tenths of it) at once:", soft_wrap=True
         )
-        table = figures_table("step s", "devices", "free GiB", "cost/step", "plan", words=0)
-        table.columns[-1].justify = "left"
+        table = figures_table("step s", "devices", "free GiB", "cost/step", "plan", words=0, words_last=True)
         for entry in answer["pareto"]:
             cost = entry["cost_per_step"]
             table.add_row(
@@ -46,8 +43,7 @@ def _print_shortlist(console: PipedConsole, found: Json) -> None:
         f"{found['probability']:.2f}. By each line: the probability so far, and the mean loss of stopping there.",
         soft_wrap=True,
     )
-    table = figures_table("try", "#", "step s", "probability", "loss", "plan", words=0)
-    table.columns[-1].justify = "left"
+    table = figures_table("try", "#", "step s", "probability", "loss", "plan", words=0, words_last=True)
     for turn, entry in enumerate(found["plans"], start=1):
         shown = (f"{entry['probability']:.2f}", f"{entry['loss']:.1%}", in_short(entry))
         table.add_row(str(turn), str(entry["rank"]), f"{entry['prediction']['step_time_s']:.3f}", *shown)

@@ -36,8 +36,7 @@ def print_answer(answer: dict[str, Any]) -> None:
     if not answer["plans"]:
         _tell_why_not(answer)
         return
-    width = None if sys.stdout.isatty() else _WIDE_ENOUGH
-    console = PipedConsole(file=sys.stdout, width=width, highlight=False)
+    console = PipedConsole.on_stdout()
     console.print(headline(answer["scenario"]), soft_wrap=True)
     table, dropped = _fitting_table(console, answer)
     console.print(table)
@@ -49,15 +48,21 @@ def print_answer(answer: dict[str, Any]) -> None:
 class PipedConsole(Console):
     """A console that leaves a closed pipe to the caller, where rich would end the process with a code of its own."""
 
+    @classmethod
+    def on_stdout(cls) -> PipedConsole:
+        """One as wide as the terminal; wide enough for any table where stdout is none."""
+        return cls(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDE_ENOUGH, highlight=False)
+
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
-def figures_table(*titles: str, words: int = 1) -> Table:
-    """An empty table: the first columns are words, the others numbers, to the right."""
+def figures_table(*titles: str, words: int = 1, words_last: bool = False) -> Table:
+    """An empty table: the first columns are words, and the last where it is said; the others numbers, to the right."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for position, title in enumerate(titles):
-        table.add_column(title, justify="left" if position < words else "right", no_wrap=True)
+        is_words = position < words or (words_last and position == len(titles) - 1)
+        table.add_column(title, justify="left" if is_words else "right", no_wrap=True)
     return table
 
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from costmodel.errors import InvalidInput
 from planner.cli import flags
 from planner.cli.at_hand import devices_at_hand
 from planner.cli.exits import exit_of, tell
@@ -125,8 +124,7 @@ def _answer(question: Question, server: str | None, *, store: bool) -> dict[str,
         from planner.cli.asking_here import answer_here
 
         return answer_here(question, store=store)
-    if not store:
-        raise InvalidInput("no-store", True, "a server stores what it answers; leave out --no-store, or --server")
+    flags.check_store(server=server, no_store=not store)
     from planner.cli.asking_server import answer_there
 
     return answer_there(question, server)

@@ -87,8 +87,7 @@ def sweep(
         global_batch_sizes=values_of("global-batch-size", global_batch_size, MOST_POINTS),
         seq_lens=values_of("seq-len", seq_len, MOST_POINTS),
     )
-    if server and no_store:
-        raise InvalidInput("no-store", True, "a server stores what it answers; leave out --no-store, or --server")
+    flags.check_store(server=server, no_store=no_store)
     points, warnings, interrupted = _collect(asked, _answers(asked, server, store=not no_store))
     for warning in warnings:
         tell(f"planner: warning: {warning}")
@@ -106,8 +105,7 @@ def sweep(
 
 def _devices(devices: str | None, nodes: str | None, cluster: str) -> tuple[int, ...]:
     """How many devices there are at each point."""
-    if devices is not None and nodes is not None:
-        raise InvalidInput("nodes", nodes, "give --devices or --nodes, not both")
+    flags.check_one_of(devices, nodes)
     if nodes is not None:
         from costmodel.catalog.cluster_catalog import load_cluster
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from planner.cli.report import PipedConsole, figures_table
 
 Json = dict[str, Any]
 
-_WIDE_ENOUGH = 160
 _AXES = ("tp", "cp", "pp", "vpp", "ep", "dp", "micro_batch_size")
 _SHORT = {"micro_batch_size": "mbs"}
 _ALWAYS = ("tp", "pp", "dp", "micro_batch_size")
@@ -20,12 +18,9 @@ def print_sweep(found: Json) -> None:
     points = found["points"]
     if not points:
         return
-    console = PipedConsole(
-        file=sys.stdout, width=None if sys.stdout.isatty() else _WIDE_ENOUGH, highlight=False, soft_wrap=False
-    )
+    console = PipedConsole.on_stdout()
     rows = [_cells(point, _axes(points), found) for point in points]
-    table = figures_table(*rows[0], words=0)
-    table.columns[-1].justify = "left"
+    table = figures_table(*rows[0], words=0, words_last=True)
     for row in rows:
         table.add_row(*row.values())
     console.print(table)
