@@ -1,0 +1,62 @@
+"""What an export gives: files, the program that reads them, and what the user still has to say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Launcher = Literal["torchrun", "python"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchFile:
+    """A text file.
+
+    Attributes:
+        name: a plain file name, relative to where the job is started.
+        executable: whether it is a script.
+    """
+
+    name: str
+    text: str
+    executable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """What every node of a job starts.
+
+    Attributes:
+        launcher: ``torchrun`` starts a process for each device; ``python`` one for each node.
+        script: the training program, as its framework calls it; the user's own may stand in for it.
+        arguments: after the script, one word each, unquoted.
+        environment: variables that the plan needs.
+        files: what the arguments name.
+        notes: what the plan leaves to the user (data, tokenizer, learning rate), a sentence each.
+    """
+
+    launcher: Launcher
+    script: str
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    files: tuple[LaunchFile, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """A plan in the words of one target.
+
+    Attributes:
+        target, version: the target, and its version; None where it has none that matter.
+        files: the first is the one that people look at.
+        command: how to start it, for people to copy; empty where there is nothing to start.
+        notes: as in ``Program``.
+    """
+
+    target: str
+    version: str | None
+    files: tuple[LaunchFile, ...]
+    command: str = ""
+    notes: tuple[str, ...] = ()

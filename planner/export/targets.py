@@ -1,0 +1,30 @@
+"""Every target, by name."""
+
+from __future__ import annotations
+
+from costmodel.errors import UnknownName
+from planner.export.target import Target
+
+TARGETS: tuple[Target, ...] = ()
+
+_BY_NAME = {target.name: target for target in TARGETS}
+
+
+def load_target(name: str) -> Target:
+    """The target of this name.
+
+    Raises:
+        UnknownName: there is none.
+    """
+    found = _BY_NAME.get(name.strip().lower())
+    if found is None:
+        raise UnknownName("target", name, _BY_NAME, because="known are")
+    return found
+
+
+def target_of(framework: str) -> Target | None:
+    """The target that runs plans of a framework of the catalog; None where there is none."""
+    for target in TARGETS:
+        if target.kind == "framework" and framework in target.frameworks:
+            return target
+    return None
