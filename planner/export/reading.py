@@ -17,7 +17,7 @@ class Read:
         plan: fields of ``PlanDraft`` that it states, by name; what it leaves open is not in it.
         meanings: field -> the words of the configuration that say so, for people.
         model: its shape, where the configuration has it.
-        unread: words that bear on a plan and could not be read, each with the reason: the verdict may be wrong for them.
+        unread: words that bear on a plan and could not be read, each with the reason; a verdict may be wrong for them.
         ignored: words that say nothing of a plan (learning rate, paths), by name.
         notes: what was assumed, a sentence each.
     """
