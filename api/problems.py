@@ -15,7 +15,7 @@ from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 
 from api.validation import field_errors, json_pointer, name_in_body, parts_of, within
-from costmodel.errors import InvalidInput, Missing, PlannerError, UnknownName, UnreadableFile
+from costmodel.errors import InvalidInput, Missing, PlannerError, UnreadableFile
 from db.errors import StoreUnavailable
 from planner.logs import request_id
 from planner.service import Busy
@@ -94,9 +94,7 @@ def problem_of_input(error: InvalidInput, sent: Any = None, within_it: str = "")
         "expected": error.expected,
         "errors": [{"pointer": within_it + json_pointer(path), "detail": error.expected}],
     }
-    if isinstance(error, UnknownName):
-        more["nearest"] = list(error.nearest)
-    return problem_object(422, str(error), slug=error.slug, **more)
+    return problem_object(422, str(error), slug=error.slug, **more, **error.members)
 
 
 def problem_response(problem: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:

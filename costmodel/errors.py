@@ -44,6 +44,11 @@ class InvalidInput(PlannerError):
         # It crosses processes, and what an exception is made again from by default is its message alone.
         return type(self).__new__, (type(self), *self.args), vars(self)
 
+    @property
+    def members(self) -> dict[str, Any]:
+        """What a program may want to know besides, as members of a problem object."""
+        return {}
+
     def _found(self) -> str:
         return f"{_shown(self.value)} is not usable"
 
@@ -81,6 +86,10 @@ class UnknownName(InvalidInput):
         else:
             expected = f"known: {', '.join(names[:_MOST_NAMES])}{', ...' if len(names) > _MOST_NAMES else ''}"
         super().__init__(field, value, expected + (f" ({hint})" if hint else ""))
+
+    @property
+    def members(self) -> dict[str, Any]:
+        return {"nearest": list(self.nearest)}
 
 
 class UnreadableFile(InvalidInput):

@@ -13,11 +13,13 @@ from api.conditional import FOR_EVER, body_of, conditional
 from api.paging import cursor_of, place_of
 from api.problems import ProblemRaised, not_found
 from api.routes.common import PlanId, Served, problems
-from api.schemas.answers import Comparison, PlanAxes, PlanList, StoredPlan
-from api.schemas.queries import CompareQuery, PlansQuery
+from api.schemas.answers import Comparison, LaunchFiles, PlanAxes, PlanList, StoredPlan
+from api.schemas.queries import CompareQuery, LaunchQuery, PlansQuery
 from api.state import Kind
 from api.translation import listed_plan, stored_plan
 from db import records
+from planner.launching import launch_of
+from planner.stored.jobs import stored_job
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=KeyFirst)
 
@@ -69,3 +71,24 @@ def get_plan(request: Request, plan_id: PlanId, state: Served, principal: Reader
         body = body_of(stored_plan(found))
         state.bodies.put(Kind.PLAN, plan_id, body)
     return conditional(request, body, cache=FOR_EVER)
+
+
+@router.get(
+    "/{plan_id}/launch",
+    response_model=LaunchFiles,
+    responses=problems(304, 404),
+    summary="A plan in the words of a framework or a scheduler",
+)
+def launch_plan(
+    request: Request, plan_id: PlanId, state: Served, principal: Reader, query: Annotated[LaunchQuery, Query()]
+) -> Response:
+    """The files that launch it; nothing is run here.
+
+    What the target can't say of the plan is refused with the whole list, never left out: `refusals` of the problem.
+    """
+    with state.store.reading() as repos:
+        job = stored_job(repos, plan_id)
+    if job is None:
+        raise not_found("plan", plan_id)
+    written = launch_of(job, query.target, query.version)
+    return conditional(request, body_of(LaunchFiles.model_validate(written.document())))

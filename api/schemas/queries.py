@@ -97,6 +97,17 @@ class CompareQuery(BaseModel):
     ]
 
 
+class LaunchQuery(BaseModel):
+    """What to write a plan for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    target: Annotated[Name, Field(description="As `planner export --list` names it: `megatron-lm`, `sbatch`, ...")]
+    version: Annotated[
+        Name | None, Field(description="Of the target; without it that of the plan, or the usual one.")
+    ] = None
+
+
 class MeasurementsQuery(PageQuery):
     """Which measurements."""
 

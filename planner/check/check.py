@@ -7,35 +7,28 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from costmodel.beyond_layers import beyond_layers
-from costmodel.catalog.framework_catalog import load_framework
 from costmodel.certainty import beyond_of, memory_error_of
 from costmodel.changes_training import changes_training
-from costmodel.errors import InvalidInput, UnknownName
+from costmodel.errors import InvalidInput
 from costmodel.facts import Facts
 from costmodel.scenario import Scenario
 from costmodel.spec.options import OFFLOADS
 from costmodel.spec.plan import Plan
-from costmodel.spec.plan_draft import PlanDraft, read_draft
 from planner.check.batches import batch_hint
 from planner.check.best import best_of, search_best
-from planner.check.complete import Completion, complete
 from planner.check.distance import Reference
+from planner.check.given import Given, given_plan
 from planner.check.judge import judge
 from planner.check.memory import beyond_hosts, host_verdict, short_of, stage_verdicts, worst
 from planner.check.nearest_answer import nearest_of
 from planner.check.plan_file import read_plan
 from planner.check.price import Pricing, price, recomputes_like_no_other
-from planner.check.question import CheckQuestion, scenario_question, with_catalog_names
-from planner.question import Question
-from planner.resolving import request_of
+from planner.check.question import CheckQuestion
 from planner.search.answer import basis_in_words, infeasibility, range_in_words
-from planner.search.request import SearchRequest
 from planner.search.room import Room
 from planner.search.solve import Outcome, Search
 
 Json = dict[str, Any]
-
-_NAMES = ("precision", "optimizer", "gradient_dtype", "framework", "framework_version")
 
 FITTING = ("fits", "at_risk")
 
@@ -64,40 +57,17 @@ def check_fields(asked: CheckQuestion, data: dict[str, Any], taken: str | None =
         taken: which part of the document it is, to be told.
     """
     started = time.monotonic()
-    draft = with_catalog_names(read_draft(data))
-    question, origins = scenario_question(asked, draft)
-    request = _request_of(question, asked, draft)
-    scenario = request.scenario
-    completion = complete(draft, scenario, origins)
-    return Checked(
-        scenario=scenario,
-        answer=_Check(asked, draft, request, completion, started + asked.max_seconds).answer(taken),
-    )
-
-
-def _request_of(question: Question, asked: CheckQuestion, draft: PlanDraft) -> SearchRequest:
-    """The request; a name that is not known, or that the device or the framework lacks, is told where it stands."""
-    try:
-        return request_of(question)
-    except InvalidInput as error:
-        field = error.field.replace("-", "_")
-        in_plan = field in _NAMES and getattr(asked, field) is None and getattr(draft, field) is not None
-        expected = error.expected
-        if isinstance(error, UnknownName) and field == "framework_version":
-            expected = f"known are {', '.join(load_framework(question.framework).versions)}"
-        elif not in_plan:
-            raise
-        raise InvalidInput(f"plan.{field}" if in_plan else error.field, error.value, expected) from None
+    given = given_plan(asked, data)
+    return Checked(scenario=given.scenario, answer=_Check(asked, given, started + asked.max_seconds).answer(taken))
 
 
 class _Check:
     """One check, step by step."""
 
-    def __init__(
-        self, asked: CheckQuestion, draft: PlanDraft, request: SearchRequest, completion: Completion, deadline: float
-    ) -> None:
-        self.asked, self.draft, self.request, self.completion = asked, draft, request, completion
-        self.scenario, self.plan, self.deadline = request.scenario, completion.plan, deadline
+    def __init__(self, asked: CheckQuestion, given: Given, deadline: float) -> None:
+        completion = given.completion
+        self.asked, self.draft, self.request, self.completion = asked, given.draft, given.request, completion
+        self.scenario, self.plan, self.deadline = given.scenario, completion.plan, deadline
         self.facts = Facts.of(self.scenario)
         self.warnings = [*self.scenario.warnings()]
         framework = self.scenario.framework

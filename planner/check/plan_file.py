@@ -21,23 +21,47 @@ def read_plan(path: str) -> tuple[dict[str, Any], str | None]:
         UnreadableFile: no such file, or neither JSON nor YAML.
         InvalidInput: it holds no plan.
     """
-    return plan_in(_read_stdin() if path == STDIN else read_mapping(Path(path), "plan"))
+    return plan_in(read_document(path))
 
 
-def plan_in(document: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """The plan's fields in a document that was read already, and which part of it they are.
+def read_document(path: str) -> dict[str, Any]:
+    """The whole mapping that a file, or stdin, holds.
 
     Raises:
-        InvalidInput: it holds no plan.
+        UnreadableFile: no such file, or neither JSON nor YAML.
+    """
+    return _document_of_stdin() if path == STDIN else read_mapping(Path(path), "plan")
+
+
+def plan_in(document: dict[str, Any], rank: int = 1) -> tuple[dict[str, Any], str | None]:
+    """The plan's fields in a document that was read already, and which part of it they are.
+
+    Args:
+        rank: which plan of an answer that has several, from 1.
+
+    Raises:
+        InvalidInput: it holds no plan, or none of that rank.
     """
     if "plans" in document:
-        return _first_of(document)
+        return _ranked(document, rank)
+    if rank != 1:
+        raise InvalidInput("rank", rank, "the file holds one plan: only answers of suggest have ranks")
     if "plan" in document:
         return _checked(document["plan"], "plan"), "the object under 'plan'"
     return document, None
 
 
-def _read_stdin() -> dict[str, Any]:
+def _document_of_stdin() -> dict[str, Any]:
+    text = read_stdin()
+    return mapping_of(text, is_json=text.lstrip().startswith("{"), shown=_SHOWN, field="plan")
+
+
+def read_stdin() -> str:
+    """The text on stdin.
+
+    Raises:
+        UnreadableFile: it is closed, unreadable, no UTF-8, or too large for a plan.
+    """
     if sys.stdin is None:
         raise UnreadableFile("plan", _SHOWN, "it is closed")
     try:
@@ -50,17 +74,20 @@ def _read_stdin() -> dict[str, Any]:
         raise UnreadableFile("plan", _SHOWN, f"UTF-8 text is expected (byte {error.start} isn't)") from None
     if len(content) > MAX_BYTES:
         raise UnreadableFile("plan", _SHOWN, f"it is larger than {MAX_BYTES // 2**20} MiB, too large for a plan")
-    return mapping_of(text, is_json=text.lstrip().startswith("{"), shown=_SHOWN, field="plan")
+    return text
 
 
-def _first_of(answer: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def _ranked(answer: Mapping[str, Any], rank: int) -> tuple[dict[str, Any], str]:
     plans = answer["plans"]
     if not isinstance(plans, list) or not plans:
         raise UnreadableFile("plan", "plans", "an answer with at least one plan is expected")
-    first = plans[0]
-    if isinstance(first, Mapping) and "plan" in first:
-        first = first["plan"]
-    return _checked(first, "plans[0].plan"), f"plans[0] of {len(plans)}"
+    if not 1 <= rank <= len(plans):
+        raise InvalidInput("rank", rank, f"1 to {len(plans)} are expected, as the answer has plans")
+    found = plans[rank - 1]
+    if isinstance(found, Mapping) and "plan" in found:
+        found = found["plan"]
+    where = f"plans[{rank - 1}]"
+    return _checked(found, f"{where}.plan"), f"{where} of {len(plans)}"
 
 
 def _checked(found: Any, where: str) -> dict[str, Any]:

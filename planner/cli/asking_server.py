@@ -20,6 +20,7 @@ from planner.cli.exits import tell
 from planner.client import (
     BadRequest,
     NotAllowed,
+    NotThere,
     PlannerClient,
     Search,
     SearchQuestion,
@@ -27,6 +28,7 @@ from planner.client import (
     UnencryptedKey,
 )
 from planner.client.calls import answer_in
+from planner.export.launch import Launch, LaunchFile, plain_file_name
 from planner.question import Question
 
 # Not an option: the command lines of processes can be read by everybody on a machine.
@@ -72,6 +74,30 @@ def answers_there(questions: Sequence[Question], url: str) -> Iterator[dict[str,
     with _client(url) as client:
         for answer in client.suggest_all([_to_be_sent(question) for question in questions]):
             yield answer if isinstance(answer, InvalidInput) else answer.document()
+
+
+def launch_there(url: str, plan_id: str, target: str, version: str | None) -> Launch:
+    """A plan that the server at ``url`` has, in the words of a target.
+
+    Raises:
+        InvalidInput: the server has no such plan or target, or the target can't say the plan.
+        ClientError: the server can't be reached, or failed.
+    """
+    with _client(url) as client:
+        try:
+            found = client.launch(plan_id, target, version)
+        except NotThere as error:
+            raise InvalidInput("id", plan_id, str(error)) from None
+    return Launch(
+        target=found.target,
+        version=found.version,
+        files=tuple(
+            LaunchFile(name=plain_file_name(file.name), text=file.text, executable=file.executable)
+            for file in found.files
+        ),
+        command=found.command,
+        notes=found.notes,
+    )
 
 
 def _client(url: str) -> PlannerClient:

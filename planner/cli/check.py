@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from costmodel.errors import InvalidInput, Missing
 from planner.cli import flags
 from planner.cli.exits import Exit, tell
 from planner.question import Question
 
+if TYPE_CHECKING:
+    from planner.check.check import Checked
+
 
 def check(
-    plan: Annotated[str, typer.Option(help="Plan file, JSON or YAML: a plan, or an answer of suggest; - is stdin.")],
-    model: flags.Model,
     cluster: flags.Cluster,
+    plan: Annotated[
+        str | None, typer.Option(help="Plan file, JSON or YAML: a plan, or an answer of suggest; - is stdin.")
+    ] = None,
+    configuration: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--from",
+            metavar="TARGET SOURCE",
+            help="Instead of --plan a framework's configuration: megatron-lm, deepspeed, ...; a file, its text, or -.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="As in suggest; may be left out where a configuration has the model's shape.")
+    ] = None,
     devices: Annotated[int | None, typer.Option(help="Accelerators at hand; those of the plan by default.")] = None,
     global_batch_size: Annotated[int | None, typer.Option(help="Sequences per step, if the plan has none.")] = None,
     seq_len: Annotated[int | None, typer.Option(help="Tokens per sequence, if the plan has none.")] = None,
@@ -47,10 +63,18 @@ def check(
     from planner.check.check import FITTING, check
     from planner.check.question import CheckQuestion
 
-    checked = check(
+    def judged(asked: CheckQuestion) -> Checked:
+        if configuration is None:
+            return check(asked)
+        from planner.launching import check_configuration
+
+        return check_configuration(asked, *configuration)
+
+    _check_given(plan, configuration, model)
+    checked = judged(
         CheckQuestion(
-            plan=plan,
-            model=model,
+            plan=plan or "",
+            model=model or "",
             cluster=cluster,
             devices=devices,
             global_batch_size=global_batch_size,
@@ -82,3 +106,17 @@ def check(
 
         print_check(checked)
     raise typer.Exit(int(Exit.ANSWERED if answer["status"] in FITTING else Exit.INFEASIBLE))
+
+
+def _check_given(plan: str | None, configuration: tuple[str, str] | None, model: str | None) -> None:
+    """Refuse a command line that gives no plan, or two.
+
+    Raises:
+        InvalidInput: see the messages.
+    """
+    if configuration is not None and plan is not None:
+        raise InvalidInput("plan", plan, "give --plan or --from, not both")
+    if configuration is None and plan is None:
+        raise Missing("plan", "--plan is required, or --from with a framework's configuration")
+    if configuration is None and not model:
+        raise Missing("model", "--model is required")

@@ -97,6 +97,8 @@ def _illegal(violations: list[Json]) -> str:
 
 
 def _entries(answer: Json, scenario: Scenario) -> Iterator[tuple[str, str]]:
+    if "read" in answer:
+        yield from _read(answer["read"])
     yield "plan", _plan_line(answer["plan"], options_in_words(answer["plan"], scenario))
     for entry in answer["normalised"]:
         yield "read as", f"{entry['field']} {entry['value']}, not {entry['given']}: {entry['why']}"
@@ -129,6 +131,21 @@ def _entries(answer: Json, scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield from _nearest(answer)
     if answer["best"]:
         yield "best", _best(answer)
+
+
+def _read(read: Json) -> Iterator[tuple[str, str]]:
+    """How a framework's configuration was understood."""
+    if read["meanings"]:
+        said: dict[str, list[str]] = {}
+        for field, words in read["meanings"].items():
+            said.setdefault(words, []).append(field)
+        yield "read", "\n".join(f"{words}  ->  {', '.join(fields)}" for words, fields in said.items())
+    for words, why in read["unread"].items():
+        yield "unread", f"{words}: {why}"
+    for note in read["notes"]:
+        yield "note", note
+    if read["ignored"]:
+        yield "ignored", f"says nothing of a plan: {', '.join(read['ignored'])}"
 
 
 def _derived(derived: list[Json], *, assumed: bool) -> str:

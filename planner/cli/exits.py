@@ -58,11 +58,7 @@ def _not_json(value: Any) -> bool:
 
 def tell_invalid(error: InvalidInput, *, as_json: bool) -> Exit:
     """Report bad input."""
-    more: dict[str, Any] = {"field": error.field, "value": error.value, "expected": error.expected}
-    # A server's words about an unknown name have them as well.
-    nearest = getattr(error, "nearest", None)
-    if nearest is not None:
-        more["nearest"] = list(nearest)
+    more: dict[str, Any] = {"field": error.field, "value": error.value, "expected": error.expected} | error.members
     _report(problem(error.slug, "Bad input", str(error), **more), str(error), as_json=as_json)
     return Exit.BAD_INPUT
 

@@ -15,6 +15,7 @@ from planner.cli.calibrate import calibrate
 from planner.cli.check import check
 from planner.cli.db import app as db
 from planner.cli.exits import Exit, tell, tell_failure, tell_invalid, tell_usage
+from planner.cli.export import export
 from planner.cli.keys import app as keys
 from planner.cli.predict import predict
 from planner.cli.serve import serve
@@ -38,6 +39,7 @@ app = typer.Typer(
 app.command("suggest")(suggest)
 app.command("sweep")(sweep)
 app.command("check")(check)
+app.command("export")(export)
 app.command("predict")(predict)
 app.command("validate")(validate)
 app.command("calibrate")(calibrate)

@@ -567,3 +567,21 @@ class Health(Told):
     database: str | None = None
     revision: str | None = None
     reason: str | None = None
+
+
+class LaunchedFile(Told):
+    """A file of a launch."""
+
+    name: str
+    text: str
+    executable: bool
+
+
+class LaunchFiles(Told):
+    """A plan in the words of a target: its files, how to start it, and what is left to say."""
+
+    target: str
+    version: str | None
+    files: tuple[LaunchedFile, ...]
+    command: str
+    notes: tuple[str, ...]

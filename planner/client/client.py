@@ -16,6 +16,7 @@ from planner.client.answers import (
     Answer,
     Comparison,
     Health,
+    LaunchFiles,
     ListedMeasurement,
     ListedPlan,
     ListedSearch,
@@ -197,6 +198,15 @@ class PlannerClient:
     def plan(self, plan_id: str) -> StoredPlan:
         """A stored plan with its prediction."""
         return self._calls.one(StoredPlan, f"/v1/plans/{segment(plan_id)}")
+
+    def launch(self, plan_id: str, target: str, version: str | None = None) -> LaunchFiles:
+        """A stored plan in the words of a framework or a scheduler.
+
+        Raises:
+            BadRequest: there is no such target, or it can't say all of the plan: ``refusals``.
+        """
+        query = {"target": target} | ({} if version is None else {"version": version})
+        return self._calls.one(LaunchFiles, f"/v1/plans/{segment(plan_id)}/launch", query)
 
     def plans(
         self, chosen: PlanFilter | None = None, *, sort: str = "-created_at", page_size: int = 100

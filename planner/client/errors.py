@@ -50,7 +50,10 @@ class BadRequest(ClientError, InvalidInput):
 
     Attributes:
         nearest: the names that may be meant, for an unknown name.
+        refusals: what a target of an export can't say of a plan.
     """
+
+    _MEMBERS = ("nearest", "refusals")
 
     def __init__(self, message: str, *, status: int | None = None, problem: Mapping[str, Any] | None = None) -> None:
         ClientError.__init__(self, message, status=status, problem=problem)
@@ -62,6 +65,11 @@ class BadRequest(ClientError, InvalidInput):
         self.expected = str(self.problem.get("expected") or first.get("detail") or self)
         self.slug = str(self.problem.get("type", "invalid-input"))
         self.nearest: tuple[str, ...] | None = None if nearest is None else tuple(nearest)
+        self.refusals: tuple[dict[str, Any], ...] = tuple(self.problem.get("refusals") or ())
+
+    @property
+    def members(self) -> dict[str, Any]:
+        return {name: self.problem[name] for name in self._MEMBERS if name in self.problem}
 
 
 class NotAllowed(ClientError):

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+from costmodel.errors import InvalidInput
 
 Launcher = Literal["torchrun", "python"]
+
+
+def plain_file_name(name: str) -> str:
+    """The name, if it names a file of the folder that it is written into and none elsewhere.
+
+    Raises:
+        InvalidInput: it has folders in it.
+    """
+    if not name or name in (".", "..") or any(mark in name for mark in "/\\\0"):
+        raise InvalidInput("files", name, "a plain file name is expected")
+    return name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,3 +73,13 @@ class Launch:
     files: tuple[LaunchFile, ...]
     command: str = ""
     notes: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """As ``planner export --json`` prints it and the API answers it."""
+        return {
+            "target": self.target,
+            "version": self.version,
+            "files": [{"name": file.name, "text": file.text, "executable": file.executable} for file in self.files],
+            "command": self.command,
+            "notes": list(self.notes),
+        }

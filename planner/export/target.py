@@ -22,6 +22,7 @@ class Target:
 
     Attributes:
         name: as ``--target`` has it.
+        aliases: what people also call it.
         title: as people call it.
         kind: a training framework's own configuration, a scheduler's job around one, or a picture of the step.
         frameworks: of the catalog, whose plans it takes; empty for all.
@@ -33,6 +34,7 @@ class Target:
     """
 
     name: str
+    aliases: tuple[str, ...] = ()
     title: str
     kind: Kind
     frameworks: tuple[str, ...] = ()

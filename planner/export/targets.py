@@ -8,17 +8,21 @@ from planner.export.target import Target
 TARGETS: tuple[Target, ...] = ()
 
 _BY_NAME = {target.name: target for target in TARGETS}
+_BY_ALIAS = _BY_NAME | {alias: target for target in TARGETS for alias in target.aliases}
 
 
-def load_target(name: str) -> Target:
+def load_target(name: str, field: str = "target") -> Target:
     """The target of this name.
+
+    Args:
+        field: what the user calls it.
 
     Raises:
         UnknownName: there is none.
     """
-    found = _BY_NAME.get(name.strip().lower())
+    found = _BY_ALIAS.get(name.strip().lower())
     if found is None:
-        raise UnknownName("target", name, _BY_NAME, because="known are")
+        raise UnknownName(field, name, _BY_NAME, because="known are")
     return found
 
 

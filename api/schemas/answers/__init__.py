@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.schemas.answers.base import Answer, Problem, ProblemError
+from api.schemas.answers.base import Answer, Problem, ProblemError, Refusal
 from api.schemas.answers.catalog import (
     CalibrationDetails,
     Calibrations,
@@ -14,6 +14,7 @@ from api.schemas.answers.catalog import (
     ModelDetails,
     Models,
 )
+from api.schemas.answers.launches import LaunchedFile, LaunchFiles
 from api.schemas.answers.measurements import ListedMeasurement, Measurement, MeasurementList
 from api.schemas.answers.plans import (
     Comparison,
@@ -40,6 +41,8 @@ __all__ = [
     "Clusters",
     "Comparison",
     "Difference",
+    "LaunchFiles",
+    "LaunchedFile",
     "ListedCalibration",
     "ListedCluster",
     "ListedMeasurement",
@@ -59,6 +62,7 @@ __all__ = [
     "Predictions",
     "Problem",
     "ProblemError",
+    "Refusal",
     "Search",
     "SearchList",
     "StoredPlan",

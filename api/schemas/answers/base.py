@@ -32,6 +32,15 @@ class ProblemError(Answer):
     """What is wrong with it, or what would be right."""
 
 
+class Refusal(Answer):
+    """Something of a plan that a target has no words for."""
+
+    field: str
+    """Of the plan; `model.` and a field of the model."""
+    value: Any
+    why: str
+
+
 class Problem(Answer):
     """RFC 9457: what went wrong, for programs by ``type``, for people by ``detail``."""
 
@@ -56,3 +65,5 @@ class Problem(Answer):
     """What would be right, in words."""
     nearest: list[str] | Absent = None
     """Known names that may be meant."""
+    refusals: list[Refusal] | Absent = None
+    """Of an export: what the target can't say of the plan."""
