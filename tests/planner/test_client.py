@@ -24,6 +24,7 @@ from planner.client import (
     SearchQuestion,
 )
 from tests.e2e.servers import SMALL, environment_of, lasting, serving
+from tests.processes import eventually
 
 QUESTION = SearchQuestion(**SMALL, top=4)
 NOTHING = "0" * 32
@@ -173,9 +174,9 @@ def test_the_catalog(client: PlannerClient) -> None:
 
 
 def test_a_server_that_is_well_says_so(client: PlannerClient) -> None:
-    found = client.health()
-    assert found.ready
-    assert found.database == "sqlite"
+    # It is not before its first process that searches has started.
+    assert eventually(lambda: client.health().ready, 60)
+    assert client.health().database == "sqlite"
 
 
 def test_what_is_not_there(client: PlannerClient) -> None:
