@@ -1,12 +1,92 @@
-"""What is exported: a legal plan with its scenario."""
+"""What is exported: a legal plan with its scenario, and what a scheduler may be told beside it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 
+from costmodel.errors import InvalidInput
 from costmodel.scenario import Scenario
 from costmodel.spec.model import ModelSpec
 from costmodel.spec.plan import Plan
+
+_CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?")
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+# Names that go into files of schedulers. What they may hold is narrower than what the schedulers take: nothing in them
+# means anything to a shell, to YAML or to the lines that sbatch reads.
+_SLURM_NAME = (re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+,-]*"), "letters, digits and _ . @ + , - are expected")
+_IMAGE = (re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./:@#+-]*"), "a container image, registry/name:tag, is expected")
+_KUBERNETES_NAME = (
+    re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?"),
+    "at most 63 small letters, digits, dots and dashes are expected, as Kubernetes has it",
+)
+_NODE_LABEL = (
+    re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"),
+    "the key of a node label is expected, cloud.provider.com/topology-rack say",
+)
+_LONGEST = 512
+_MOST_RESTARTS = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerOptions:
+    """What people tell a scheduler beside the plan. All of it is optional: what is not given is left out.
+
+    The job's name is ``Job.name``. A target refuses what it has no word for.
+
+    Attributes:
+        partition, account: of Slurm.
+        time_limit_s: seconds that the job may take; ``time_limit_of`` reads them from text.
+        image: of the container: of the pods (JobSet), of the machines (SkyPilot), of the step (Slurm with Pyxis).
+        queue: Kueue's LocalQueue.
+        topology: key of the node label that names the units of network in one of which the whole job had best lie.
+        domain_topology: key of the node label that names scale-up domains larger than a node (NVL72).
+        restarts: how often the whole job is started again after a failure, where the scheduler counts.
+
+    Raises:
+        InvalidInput: a value holds what its scheduler has no names with.
+    """
+
+    partition: str | None = None
+    account: str | None = None
+    time_limit_s: int | None = None
+    image: str | None = None
+    queue: str | None = None
+    topology: str | None = None
+    domain_topology: str | None = None
+    restarts: int = 3
+
+    def __post_init__(self) -> None:
+        _check("partition", self.partition, _SLURM_NAME)
+        _check("account", self.account, _SLURM_NAME)
+        _check("image", self.image, _IMAGE)
+        _check("queue", self.queue, _KUBERNETES_NAME)
+        _check("topology", self.topology, _NODE_LABEL)
+        _check("domain-topology", self.domain_topology, _NODE_LABEL)
+        if self.time_limit_s is not None and self.time_limit_s < _UNITS_S["m"]:
+            raise InvalidInput("time-limit", self.time_limit_s, "at least a minute is expected, 60")
+        if not 0 <= self.restarts <= _MOST_RESTARTS:
+            raise InvalidInput("restarts", self.restarts, f"0 to {_MOST_RESTARTS} are expected")
+
+
+def time_limit_of(text: str) -> int:
+    """Seconds of a time limit: ``36h``, ``90m``, ``2d``, or as Slurm has it, ``12:00:00`` and ``1-12:00:00``.
+
+    Raises:
+        InvalidInput: it is none of these.
+    """
+    clock, amount = _CLOCK.fullmatch(text.strip()), _AMOUNT.fullmatch(text.strip().lower())
+    if amount is not None:
+        return round(float(amount[1]) * _UNITS_S[amount[2]])
+    if clock is None:
+        raise InvalidInput("time-limit", text, "36h, 90m, 2d, HH:MM:SS or D-HH:MM:SS are expected")
+    days, first, second, third = (int(part or 0) for part in clock.groups())
+    # Slurm reads a day before two numbers as hours and minutes, and two numbers alone as minutes and seconds.
+    if clock[4] is None and clock[1] is None:
+        return first * 60 + second
+    return days * _UNITS_S["d"] + first * 3600 + second * 60 + third
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,12 +96,14 @@ class Job:
     Attributes:
         name: of the job, as the user has it: any text. Targets make of it what they allow.
         plan_id: of the stored plan; None for one from a file.
+        scheduler: what a scheduler is told beside the plan; frameworks don't look at it.
     """
 
     scenario: Scenario
     plan: Plan
     name: str = "train"
     plan_id: str | None = None
+    scheduler: SchedulerOptions = field(default_factory=SchedulerOptions)
 
     @property
     def model(self) -> ModelSpec:
@@ -35,3 +117,9 @@ class Job:
     @property
     def nodes(self) -> int:
         return -(-self.plan.devices_used // self.devices_per_node)
+
+
+def _check(field_name: str, value: str | None, allowed: tuple[re.Pattern[str], str]) -> None:
+    pattern, expected = allowed
+    if value is not None and (len(value) > _LONGEST or pattern.fullmatch(value) is None):
+        raise InvalidInput(field_name, value, expected)

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from planner.export.launch import Program
 
 _INDENT = "    "
-# Characters that schedulers allow in names of jobs; everything else becomes a dash.
+# Characters that schedulers allow in names of jobs; everything else becomes a dash, and marks don't stand side by side.
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
+_MARKS = re.compile(r"[._-]{2,}")
 _LONGEST_NAME = 60
 
 
@@ -28,7 +29,7 @@ def array(name: str, words: Iterable[str]) -> list[str]:
     """A bash array, a flag with its values on each line."""
     lines: list[list[str]] = []
     for word in words:
-        if word.startswith("--") or not lines:
+        if word.startswith("--") or not lines or not lines[-1][0].startswith("--"):
             lines.append([])
         lines[-1].append(quoted(word))
     return [f"{name}=(", *(_INDENT + " ".join(line) for line in lines), ")"]
@@ -36,26 +37,51 @@ def array(name: str, words: Iterable[str]) -> list[str]:
 
 def plain_name(name: str, otherwise: str = "train") -> str:
     """A name that every scheduler takes: letters, digits, dots, dashes."""
-    return _PLAIN.sub("-", name).strip("-._")[:_LONGEST_NAME] or otherwise
+    return _MARKS.sub("-", _PLAIN.sub("-", name)).strip("-._")[:_LONGEST_NAME].rstrip("-._") or otherwise
 
 
 def comment(text: str) -> str:
     """Text that can stand behind a # on one line, whatever is in it."""
-    return " ".join(text.split())
+    return " ".join("".join(mark if mark.isprintable() else " " for mark in text).split())
 
 
-def torchrun(program: Program, *, nodes: str, per_node: int, rank: str, rendezvous: str) -> list[str]:
-    """The lines of a command that starts the program on one node of several.
+def launcher(program: Program, *, nodes: str, per_node: int, rank: str, address: str, port: str) -> list[str]:
+    """The words that start a node's part of the program, up to its script.
+
+    Nodes meet at a place that is said beforehand, and their ranks are those of the scheduler: torchrun's ``static``
+    rendezvous. Its ``c10d`` sorts nodes by the text of their names instead (node10 before node9) and does not look at
+    ``--node-rank`` (torch 2.13, distributed/elastic/rendezvous/dynamic_rendezvous.py:833, distributed/run.py:860),
+    which tears apart groups of neighbours that the plan relies on. What ``c10d`` has more, restarts in place and nodes
+    that come and go, is nothing to a plan: it is for so many devices, its whole job is started again by the scheduler,
+    and with fewer nodes there is a better plan.
+
+    ``python`` is one process for each node, which finds the others by the variables that MaxText reads
+    (utils/max_utils.py, initialize_jax_for_gpu).
 
     Args:
-        nodes, rank, rendezvous: shell expressions, put in as they are (``"$SLURM_NNODES"``); ours, never a user's.
+        nodes, rank, address, port: shell expressions, put in as they are (``"$SLURM_NNODES"``); ours, never a user's.
     """
-    script = quoted(program.script)
     if program.launcher == "python":
-        return [f"python -u {script} \\", f'{_INDENT}"${{ARGS[@]}}" "$@"']
+        meeting = f"JAX_COORDINATOR_IP={address} JAX_COORDINATOR_PORT={port} NNODES={nodes} NODE_RANK={rank}"
+        return ["env", meeting, "python", "-u"]
     return [
-        "torchrun \\",
-        f"{_INDENT}--nnodes {nodes} --nproc-per-node {per_node} --node-rank {rank} \\",
-        f"{_INDENT}--rdzv-backend c10d --rdzv-endpoint {rendezvous} \\",
-        f'{_INDENT}{script} "${{ARGS[@]}}" "$@"',
+        "torchrun",
+        f"--nnodes {nodes} --nproc-per-node {per_node} --node-rank {rank}",
+        f"--rdzv-backend static --rdzv-endpoint {address}:{port}",
     ]
+
+
+def command(words: Iterable[str]) -> list[str]:
+    """One command over several lines, a word or a few of them on each."""
+    first, *rest = words
+    lines = [first, *(_INDENT + word for word in rest)]
+    return [*(line + " \\" for line in lines[:-1]), lines[-1]]
+
+
+def torchrun(program: Program, *, nodes: str, per_node: int, rank: str, address: str, port: str) -> list[str]:
+    """The lines of a command that starts the program on one node of several; its arguments are in ``ARGS``.
+
+    Args: as for ``launcher``.
+    """
+    start = launcher(program, nodes=nodes, per_node=per_node, rank=rank, address=address, port=port)
+    return command([*start, quoted(program.script), '"${ARGS[@]}" "$@"'])
