@@ -58,6 +58,10 @@ class Words(Frozen):
             raise UnknownName("target-version", asked, self.versions, because="known are")
         return asked
 
+    def version_of(self, asked: str | None, of_plan: str) -> str | None:
+        """The version to write a plan for: as asked, else the plan's where it is told apart, else the usual one."""
+        return self.version(of_plan if asked is None and of_plan in self.versions else asked)
+
     def has(self, name: str, version: str | None) -> bool:
         """Whether a version has a word. A word that no version has is a mistake of the caller, a ``KeyError``."""
         word = self.words[name]
