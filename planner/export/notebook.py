@@ -54,12 +54,16 @@ class Notebook:
     def drop(self, name: str) -> None:
         self._left.pop(name, None)
 
-    def drop_all(self, prefix: str, but: tuple[str, ...] = ()) -> bool:
-        """Settings that say nothing beside the others of their block; whether there were any."""
+    def drop_all(self, prefix: str, but: tuple[str, ...] = (), *, read: bool = False) -> bool:
+        """Settings that say nothing beside the others of their block; whether there were any.
+
+        Args:
+            read: they were read as a whole elsewhere, as a model's shape is.
+        """
         found = [name for name in self._left if (name == prefix[:-1] or name.startswith(prefix)) and name not in but]
         for name in found:
             self._left.pop(name)
-            if name not in self._unread:
+            if name not in self._unread and not read:
                 self._ignored.append(name)
         return bool(found)
 

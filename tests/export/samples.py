@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from costmodel.catalog.framework_catalog import load_framework, load_precision, optimizer_recipes
 from costmodel.scenario import Scenario
-from costmodel.spec.model import ModelSpec
+from costmodel.spec.model import Hybrid, LinearMixer, Mla, ModelSpec, Moe
 from costmodel.spec.options import BY_NAME
 from costmodel.spec.plan import Plan
 from costmodel.spec.plan_draft import PlanDraft
@@ -205,3 +205,60 @@ def means_nothing(plan: Plan, field: str) -> bool:
 def read_back(job: Job, read: Read) -> Plan:
     """The whole plan that a reading comes to under the job's scenario."""
     return complete(PlanDraft(**read.plan), job.scenario, {}).plan
+
+
+def model_mutations(model: ModelSpec) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every feature that a model may have -> a model that differs in it, with what has to change along."""
+    mla = Mla(q_lora_rank=64, kv_lora_rank=64, qk_nope_head_dim=32, qk_rope_head_dim=16, v_head_dim=32)
+    mixer = LinearMixer(kind="mamba2", num_heads=8, head_dim=64, num_key_heads=1, key_head_dim=64, conv_kernel=4)
+    layers = model.num_layers
+    switches = ("qkv_bias", "attention_out_bias", "mlp_bias", "expert_bias", "head_bias", "norm_bias", "norm_weight")
+    switches += ("gated_mlp", "tie_word_embeddings", "attention_output_gate", "embedding_norm", "attention_sinks")
+    for name in switches:
+        yield name, {name: not getattr(model, name)}
+    for name, value in {
+        "hidden_size": 2 * model.hidden_size,
+        "num_heads": 2 * model.num_heads,
+        "num_kv_heads": 1 if model.num_kv_heads > 1 else model.num_heads,
+        "head_dim": 2 * model.head_dim,
+        "ffn_hidden_size": model.ffn_hidden_size + 128,
+        "vocab_size": model.vocab_size + 128,
+        "max_position_embeddings": 2 * (model.max_position_embeddings or 4096),
+        "extra_position_embeddings": 2,
+        "norms_per_layer": 4,
+        "qk_norm": "head",
+        "num_mtp_layers": model.num_mtp_layers + 1,
+    }.items():
+        yield name, {name: value}
+    yield "learned_position_embeddings", {"learned_position_embeddings": True, "max_position_embeddings": 4096}
+    yield "sliding_window", {"sliding_window": 1024, "num_sliding_layers": layers}
+    yield "num_sliding_layers", {"sliding_window": 1024, "num_sliding_layers": layers - 1}
+    yield "mla", {"mla": mla, "head_dim": mla.qk_head_dim, "qk_norm": "none"}
+    hybrid = Hybrid(mixer=mixer, num_attention_layers=1, num_mixer_layers=layers - 1, num_mlp_layers=layers)
+    yield "hybrid", {"hybrid": hybrid}
+    moe = model.moe
+    if moe is None:
+        yield "moe", {"moe": Moe(num_experts=8, top_k=2, expert_ffn_hidden_size=256)}
+        return
+    shared = moe.shared_expert_ffn_hidden_size
+    for name, more in {
+        "num_experts": {"num_experts": 2 * moe.num_experts},
+        "top_k": {"top_k": moe.top_k + 1},
+        "expert_ffn_hidden_size": {"expert_ffn_hidden_size": moe.expert_ffn_hidden_size + 128},
+        "latent_size": {"latent_size": 128},
+        "shared_expert_ffn_hidden_size": {"shared_expert_ffn_hidden_size": shared + 256},
+        "num_dense_layers": {"num_dense_layers": moe.num_dense_layers + 1},
+        "layer_step": {"layer_step": 2},
+        "router_bias": {"router_bias": not moe.router_bias},
+        "score_correction_bias": {"score_correction_bias": not moe.score_correction_bias},
+        "shared_expert_gate": {"shared_expert_gate": not moe.shared_expert_gate, "shared_expert_ffn_hidden_size": 256},
+        "num_groups": {"num_groups": 2 if moe.num_groups != 2 else 4, "max_groups_per_token": 1},
+        "max_groups_per_token": {"num_groups": moe.num_groups or 2, "max_groups_per_token": 2},
+    }.items():
+        yield f"moe.{name}", {"moe": Moe(**{**moe.model_dump(), **more})}
+
+
+def silent_about_model(target: Target, job: Job) -> list[str]:
+    """Features that a model may differ in without its export saying so."""
+    before = told(target, job)
+    return [name for name, change in model_mutations(job.model) if told(target, with_model(job, **change)) == before]
