@@ -44,7 +44,8 @@ class PatientProtocol(H11Protocol):
         super().connection_made(transport)
         self._wait()
         if len(self.connections) > self.most_connections:
-            next(iter(self._waiting)).abort()
+            # Not before what has arrived meanwhile is read: whoever has asked already is not waited for.
+            self.loop.call_later(0.0, self._make_room)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Waits for nothing any more."""
@@ -55,6 +56,11 @@ class PatientProtocol(H11Protocol):
         """After whatever arrived, or was answered, something else may be waited for."""
         super().handle_events()
         self._wait()
+
+    def _make_room(self) -> None:
+        """Close one that is waited for, unless enough have gone meanwhile; this one where all are answered."""
+        if len(self.connections) > self.most_connections:
+            next(iter(self._waiting), self).abort()
 
     def abort(self) -> None:
         """Close the connection at once, and make room for another one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from costmodel.predict import predict
 from costmodel.rules import rules_for
 from costmodel.table import AXES, PlanTable, stage_table
 from planner.search.layouts.arrange import arranged
-from planner.search.layouts.exact import least_step_times
+from planner.search.layouts.exact import least_step_times, never
 from planner.search.layouts.freedom import BUT_LAYOUT, has_choice
 from planner.search.objective import Objective
 from planner.search.priced import ROUNDING, Priced, comparable, family_of
@@ -49,11 +49,12 @@ class Found:
     def __len__(self) -> int:
         return len(self._plans)
 
-    def price(self, table: PlanTable, below: int | None = None) -> None:
+    def price(self, table: PlanTable, below: int | None = None, late: Callable[[], bool] = never) -> None:
         """Exact prices of all legal plans of the table; the best of each family is kept.
 
         Args:
             below: lay out, as well as can be, what may then be among so many best; None prices layouts by recipe alone.
+            late: is asked while layouts are looked for, which takes longest; once it is true, some are left out.
         """
         choice = has_choice(self.request, table) & (below is not None)
         lawful, by_recipe = self._legal(table, choice)
@@ -68,7 +69,7 @@ class Found:
         self.considered += int(by_recipe.sum())
         laid = np.full(len(table), np.inf)
         if below is not None and choice.any():
-            laid = self._lay_out(table, np.flatnonzero(choice), below)
+            laid = self._lay_out(table, np.flatnonzero(choice), below, late)
         objective = self.objective.of_plans(np.where(np.isfinite(laid), laid, step), table)
         ties = (peak, table["recompute"], table.devices_used, comparable(objective))
         known = np.flatnonzero(np.isfinite(objective))
@@ -103,7 +104,7 @@ class Found:
         own &= lawful
         return own | (lawful & choice), own
 
-    def _lay_out(self, table: PlanTable, rows: Ints, below: int) -> Num:
+    def _lay_out(self, table: PlanTable, rows: Ints, below: int, late: Callable[[], bool]) -> Num:
         """Seconds of the given plans with their best layout, once for those that differ in nothing else; else infinite.
 
         What can't be among so many best is infinite too.
@@ -113,7 +114,7 @@ class Found:
         one = rows[first]
         some = table.take(one)
         limits = self.objective.step_time_limits(self.limit(below) * (1.0 + ROUNDING), some.columns)
-        found[one] = least_step_times(self.request, self.facts, some, limits, self.usable)
+        found[one] = least_step_times(self.request, self.facts, some, limits, self.usable, late)
         return found
 
     def _keep(self, plan: Priced | _Laid) -> None:

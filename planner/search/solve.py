@@ -281,8 +281,8 @@ class Search:
                 some = order[start : start + _ROWS_PER_ROUND]
                 some = some[least[some] <= self._limit(self.request.top)]
                 table, _ = expand(self.request, {axis: column[some] for axis, column in rows.items()})
-                self.found.price(table, below=self.request.top)
-        return True
+                self.found.price(table, self.request.top, self._late)
+        return not self._late()
 
     def _by_bound(self, values: Num) -> Iterator[tuple[Ints, ...]]:
         """(policy, mesh) pairs that may fit, the least bound first, in parts."""
@@ -367,7 +367,7 @@ class Search:
             table = table.take(np.array([tuple(row) in wanted for row in decided], dtype=np.bool_))
             size = _PLANS_AT_ONCE_OF_MANY if k > _LONG_LIST else _PLANS_AT_ONCE
             for start in range(0, len(table), size):
-                if start and self._late():
+                self.found.price(table.take(slice(start, start + size)), k, self._late)
+                if self._late():
                     return False
-                self.found.price(table.take(slice(start, start + size)), below=k)
         return True

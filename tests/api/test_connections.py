@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import ClassVar
 
 import httpx
 import pytest
@@ -30,12 +31,27 @@ class _Hasty(PatientProtocol):
     most_connections = 20
 
 
+class _Small(PatientProtocol):
+    """Closes nothing but for want of room, however slow the machine is."""
+
+    header_within_s = 600.0
+    body_within_s = 600.0
+    most_connections = 20
+    _waiting: ClassVar[dict[PatientProtocol, asyncio.TimerHandle]] = {}
+
+
+_STUCK, _LET_GO = threading.Event(), threading.Event()
+
+
 async def _echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Reads a body and answers it, after a while if the path says so."""
+    """Reads a body and answers it, after a while if the path says so, in which nothing else may be done."""
     body, more = b"", True
     while more:
         message = await receive()
         body, more = body + message.get("body", b""), message.get("more_body", False)
+    if scope["path"] == "/stuck":
+        _STUCK.set()
+        _LET_GO.wait(60)
     await send({"type": "http.response.start", "status": 200, "headers": []})
     if scope["path"] == "/slow":
         for _ in range(4):
@@ -45,9 +61,9 @@ async def _echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @contextmanager
-def _serving() -> Iterator[int]:
+def _serving(protocol: type[PatientProtocol]) -> Iterator[int]:
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(_echo, http=_Hasty, lifespan="off", log_config=None, access_log=False))
+    server = uvicorn.Server(uvicorn.Config(_echo, http=protocol, lifespan="off", log_config=None, access_log=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     assert eventually(lambda: server.started, 10)
@@ -61,7 +77,7 @@ def _serving() -> Iterator[int]:
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     """Of a server that is in a hurry."""
-    with _serving() as found:
+    with _serving(_Hasty) as found:
         yield found
 
 
@@ -110,17 +126,57 @@ def test_an_answer_may_take_as_long_as_it_likes(port: int) -> None:
             assert client.post("/slow", content=b"body").content == b"~~~~body"
 
 
-def test_when_there_are_too_many_those_that_wait_make_room(port: int) -> None:
-    with ExitStack() as stack, httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
-        slow = threading.Thread(target=lambda: answers.append(client.get("/slow").content))
-        answers: list[bytes] = []
-        slow.start()
+@pytest.fixture(scope="module")
+def full_port() -> Iterator[int]:
+    """Of a server that has time, but little room."""
+    with _serving(_Small) as found:
+        yield found
+
+
+def test_when_there_are_too_many_those_that_wait_make_room(full_port: int) -> None:
+    url = f"http://127.0.0.1:{full_port}"
+    with ExitStack() as stack, httpx.stream("GET", f"{url}/slow", trust_env=False, timeout=60) as slow:
+        # It is answered from here on, and has to be to the end.
+        answer = slow.iter_raw()
+        begun = next(answer)
         for number in range(100):
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)).sendall(_HALF_A_HEADER)
+            stack.enter_context(socket.create_connection(("127.0.0.1", full_port), timeout=10)).sendall(_HALF_A_HEADER)
             if number % 25 == 24:
-                assert httpx.get(f"http://127.0.0.1:{port}/", trust_env=False).status_code == 200
-        slow.join()
-    assert answers == [b"~~~~"]
+                assert httpx.get(f"{url}/", trust_env=False, timeout=60).status_code == 200
+        assert begun + b"".join(answer) == b"~~~~"
+
+
+def test_who_has_asked_is_not_waited_for_even_if_nobody_came_to_read_it(full_port: int) -> None:
+    """The server does something else while a request arrives, and after it more connections than there is room for."""
+    address = ("127.0.0.1", full_port)
+    with ExitStack() as stack:
+        stuck = stack.enter_context(socket.create_connection(address, timeout=60))
+        _LET_GO.clear()
+        stuck.sendall(b"GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert _STUCK.wait(60)
+        asking = stack.enter_context(socket.create_connection(address, timeout=60))
+        asking.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        for _ in range(30):
+            stack.enter_context(socket.create_connection(address, timeout=60)).sendall(_HALF_A_HEADER)
+        _LET_GO.set()
+        assert asking.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def test_where_all_are_answered_there_is_no_room_for_another(full_port: int) -> None:
+    slow = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
+    with ExitStack() as stack:
+        answered = []
+        for _ in range(_Small.most_connections):
+            answered.append(stack.enter_context(socket.create_connection(("127.0.0.1", full_port), timeout=60)))
+            answered[-1].sendall(slow)
+            assert answered[-1].recv(4096).startswith(b"HTTP/1.1 200")
+        more = stack.enter_context(socket.create_connection(("127.0.0.1", full_port), timeout=60))
+        try:
+            more.sendall(slow)
+            closed = not more.recv(4096)
+        except ConnectionError:
+            closed = True
+        assert closed
 
 
 def test_a_complaint_is_passed_on_once_a_minute() -> None:

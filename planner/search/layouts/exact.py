@@ -27,29 +27,43 @@ from planner.search.request import SearchRequest
 
 ROUNDING = 1e-10
 """By so much a limit is raised before what was computed along another path is held against it."""
-_CELLS = 200_000
+_CELLS = 100_000
 _ENDLESS = 1e300
 
 
-def least_step_times(request: SearchRequest, f: Facts, table: PlanTable, limits: Num, usable: float) -> Num:
+def never() -> bool:
+    """For what may take as long as it likes."""
+    return False
+
+
+def least_step_times(
+    request: SearchRequest, f: Facts, table: PlanTable, limits: Num, usable: float, late: Callable[[], bool] = never
+) -> Num:
     """Seconds of the best layout of each plan; infinite where none fits within the limit.
 
     Args:
         table: plans whose layers are free; their ``layout`` is not read.
         limits: seconds, by row; finite limits keep the choice small.
+        late: is asked again and again; once it is true, only the best of what was looked at before is known.
     """
     found = np.full(len(table), np.inf)
     most = most_layers(request, f, table, limits, usable)
-    for batch, rows in _batches(table, _groups(request, table, most)):
-        best = _least(request, f, batch, limits[rows], usable)
+    for batch, rows in _batches(table, _groups(request, table, most, late)):
+        if late():
+            break
+        best = _least(request, f, batch, limits[rows], usable, late)
         np.minimum.at(found, rows, best)
     return np.where(found <= limits * (1.0 + ROUNDING), found, np.inf)
 
 
-def _groups(request: SearchRequest, table: PlanTable, most: Ints) -> list[tuple[Splits, Ints]]:
+def _groups(
+    request: SearchRequest, table: PlanTable, most: Ints, late: Callable[[], bool]
+) -> list[tuple[Splits, Ints]]:
     """The ways to share out layers, each with the rows that may have it."""
     found: list[tuple[Splits, Ints]] = []
     for pipeline, rows in pipelines_of(request, table):
+        if late():
+            break
         for bound in np.unique(most[rows]).tolist():
             own = rows[most[rows] == bound]
             found += [(splits, own) for splits in splits_of(pipeline, bound)]
@@ -79,13 +93,13 @@ def _batches(table: PlanTable, groups: list[tuple[Splits, Ints]]) -> list[tuple[
     return found
 
 
-def _least(request: SearchRequest, f: Facts, batch: Batch, limits: Num, usable: float) -> Num:
-    """Seconds of the best layout of each row."""
+def _least(request: SearchRequest, f: Facts, batch: Batch, limits: Num, usable: float, late: Callable[[], bool]) -> Num:
+    """Seconds of the best layout of each row; infinite where there is none, or no time to look."""
     found = np.full(len(batch.table), np.inf)
     # What would be best if memory were no matter says which plans are worth to look at further.
     quick = choice_of(request, f, batch, limits, None)
     possible = np.flatnonzero(np.isfinite(folded(batch, least_maximum, quick.ends_s)))
-    if len(possible):
+    if len(possible) and not late():
         choice = choice_of(request, f, batch.take(possible), limits[possible], usable)
         found[possible], _, _ = best_of(choice)
     return found
