@@ -90,7 +90,8 @@ def variants_of(request: SearchRequest, plan: Json) -> Iterator[Candidate]:
     for field, value in _changes(request, plan):
         changed = {name: entry for name, entry in plan.items() if name not in _FOLLOWS.get(field, ())} | {field: value}
         completion = complete(read_draft(changed), scenario, {})
-        if not completion.has_layers or judge(completion, scenario).illegal:
+        judgement = judge(completion, scenario)
+        if not completion.has_layers or judgement.illegal or judgement.policy:
             continue
         row = row_of_plan(scenario, completion.plan)
         if not all(request.constraints.allows(axis, number) for axis, number in row.items()):
