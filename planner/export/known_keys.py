@@ -25,9 +25,14 @@ class NewName(Frozen):
 
 
 class KnownKeys(Frozen):
-    """A name with a dot at the end stands for the block."""
+    """A name with a dot at the end stands for the block.
+
+    Attributes:
+        model: what the model's shape is read from, where that is no block of its own.
+    """
 
     old: FrozenMapping[str, NewName] = FrozenMap({})
+    model: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     unread: FrozenMapping[str, str] = FrozenMap({})
     source: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from costmodel.errors import UnknownName
-from planner.export import deepspeed, nanotron
+from planner.export import deepspeed, maxtext, nanotron
 from planner.export.target import Target
 
-TARGETS: tuple[Target, ...] = (deepspeed.TARGET, nanotron.TARGET)
+TARGETS: tuple[Target, ...] = (deepspeed.TARGET, nanotron.TARGET, maxtext.TARGET)
 
 _BY_NAME = {target.name: target for target in TARGETS}
 _BY_ALIAS = _BY_NAME | {alias: target for target in TARGETS for alias in target.aliases}

@@ -220,16 +220,17 @@ def model_mutations(model: ModelSpec) -> Iterator[tuple[str, dict[str, Any]]]:
         "hidden_size": 2 * model.hidden_size,
         "num_heads": 2 * model.num_heads,
         "num_kv_heads": 1 if model.num_kv_heads > 1 else model.num_heads,
-        "head_dim": 2 * model.head_dim,
         "ffn_hidden_size": model.ffn_hidden_size + 128,
         "vocab_size": model.vocab_size + 128,
         "max_position_embeddings": 2 * (model.max_position_embeddings or 4096),
         "extra_position_embeddings": 2,
         "norms_per_layer": 4,
-        "qk_norm": "head",
         "num_mtp_layers": model.num_mtp_layers + 1,
     }.items():
         yield name, {name: value}
+    if model.mla is None:
+        yield "qk_norm", {"qk_norm": "full" if model.qk_norm == "head" else "head"}
+        yield "head_dim", {"head_dim": 2 * model.head_dim}
     yield "learned_position_embeddings", {"learned_position_embeddings": True, "max_position_embeddings": 4096}
     yield "sliding_window", {"sliding_window": 1024, "num_sliding_layers": layers}
     yield "num_sliding_layers", {"sliding_window": 1024, "num_sliding_layers": layers - 1}
