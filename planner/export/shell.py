@@ -13,6 +13,8 @@ _INDENT = "    "
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 _MARKS = re.compile(r"[._-]{2,}")
 _LONGEST_NAME = 60
+# Torchrun puts the local rank for this name into the words that it passes on, and reads $$ as a dollar.
+_REPLACED = re.compile(r"\$(?=\$|local_rank(?![A-Za-z0-9_])|\{local_rank\})")
 
 
 def quoted(word: object) -> str:
@@ -25,14 +27,19 @@ def exports(environment: Mapping[str, str]) -> list[str]:
     return [f"export {name}={quoted(value)}" for name, value in environment.items()]
 
 
-def array(name: str, words: Iterable[str]) -> list[str]:
-    """A bash array, a flag with its values on each line."""
+def rows(words: Iterable[str]) -> list[list[str]]:
+    """The words by lines: a flag with its values on each, any other word alone."""
     lines: list[list[str]] = []
     for word in words:
         if word.startswith("--") or not lines or not lines[-1][0].startswith("--"):
             lines.append([])
-        lines[-1].append(quoted(word))
-    return [f"{name}=(", *(_INDENT + " ".join(line) for line in lines), ")"]
+        lines[-1].append(word)
+    return lines
+
+
+def array(name: str, words: Iterable[str]) -> list[str]:
+    """The lines of a bash array."""
+    return [f"{name}=(", *(_INDENT + " ".join(map(quoted, line)) for line in rows(words)), ")"]
 
 
 def plain_name(name: str, otherwise: str = "train") -> str:
@@ -43,6 +50,15 @@ def plain_name(name: str, otherwise: str = "train") -> str:
 def comment(text: str) -> str:
     """Text that can stand behind a # on one line, whatever is in it."""
     return " ".join("".join(mark if mark.isprintable() else " " for mark in text).split())
+
+
+def words_of(program: Program) -> list[str]:
+    """The script and its arguments, unquoted, as the launcher has to be told them for the script to get them.
+
+    Torchrun replaces in them (torch 2.13, distributed/elastic/utils/api.py, macros).
+    """
+    words = [program.script, *program.arguments]
+    return [_REPLACED.sub("$$", word) for word in words] if program.launcher == "torchrun" else words
 
 
 def launcher(program: Program, *, nodes: str, per_node: int, rank: str, address: str, port: str) -> list[str]:
@@ -84,4 +100,4 @@ def torchrun(program: Program, *, nodes: str, per_node: int, rank: str, address:
     Args: as for ``launcher``.
     """
     start = launcher(program, nodes=nodes, per_node=per_node, rank=rank, address=address, port=port)
-    return command([*start, quoted(program.script), '"${ARGS[@]}" "$@"'])
+    return command([*start, quoted(words_of(program)[0]), '"${ARGS[@]}" "$@"'])

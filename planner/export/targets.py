@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from costmodel.errors import UnknownName
 from planner.export import deepspeed, maxtext, nanotron
+from planner.export.schedulers import jobset, ray, sbatch, skypilot
 from planner.export.target import Target
+from planner.export.trace import write as trace
 
-TARGETS: tuple[Target, ...] = (deepspeed.TARGET, nanotron.TARGET, maxtext.TARGET)
+TARGETS: tuple[Target, ...] = (
+    deepspeed.TARGET,
+    nanotron.TARGET,
+    maxtext.TARGET,
+    sbatch.TARGET,
+    jobset.TARGET,
+    skypilot.TARGET,
+    ray.TARGET,
+    trace.TARGET,
+)
 
 _BY_NAME = {target.name: target for target in TARGETS}
 _BY_ALIAS = _BY_NAME | {alias: target for target in TARGETS for alias in target.aliases}

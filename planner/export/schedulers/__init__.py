@@ -1,0 +1,1 @@
+"""Jobs of schedulers around the program that a framework's target has of a plan."""

@@ -1,0 +1,1 @@
+"""A picture of one step: what every pipeline device does when, for Perfetto and chrome://tracing."""
