@@ -118,6 +118,38 @@ def told(folder: Path) -> dict[int, dict[str, Any]]:
     return {int(file.stem.removeprefix("rank-")): json.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
+# Torchrun takes seconds to start. This takes the same flags and does the same to words; test_sbatch.py and test_ray.py
+# run the real one.
+_TORCHRUN = """
+import argparse, os, string, subprocess, sys
+parser = argparse.ArgumentParser()
+for flag in ("--nnodes", "--nproc-per-node", "--node-rank"):
+    parser.add_argument(flag, type=int, required=True)
+parser.add_argument("--rdzv-backend", choices=["static"], required=True)
+parser.add_argument("--rdzv-endpoint", required=True)
+parser.add_argument("words", nargs=argparse.REMAINDER)
+given = parser.parse_args()
+address, port = given.rdzv_endpoint.rsplit(":", 1)
+running = []
+for local in range(given.nproc_per_node):
+    rank = given.node_rank * given.nproc_per_node + local
+    told = {"RANK": rank, "LOCAL_RANK": local, "WORLD_SIZE": given.nnodes * given.nproc_per_node,
+            "GROUP_RANK": given.node_rank, "MASTER_ADDR": address, "MASTER_PORT": port}
+    words = [string.Template(word).safe_substitute(local_rank=local) for word in given.words]
+    environment = os.environ | {name: str(value) for name, value in told.items()}
+    running.append(subprocess.Popen([sys.executable, "-u", *words], env=environment))
+sys.exit(max(process.wait() for process in running))
+"""
+
+
+def path_with_quick_torchrun(folder: Path) -> str:
+    """A PATH with a stand-in for torchrun, which is written into the folder, and this Python."""
+    script = folder / "torchrun"
+    script.write_text(f"#!{sys.executable}\n{_TORCHRUN}", encoding="utf-8")
+    script.chmod(0o755)
+    return os.pathsep.join((str(folder), str(Path(sys.executable).parent), os.environ["PATH"]))
+
+
 def path_with_torchrun() -> str:
     """A PATH on which torchrun and this Python are; a skip without torch, a failure in CI."""
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))

@@ -23,7 +23,7 @@ from tests.export.standing_in import (
     FILE,
     job_of,
     launcher,
-    path_with_torchrun,
+    path_with_quick_torchrun,
     place,
     program,
     small_scenario,
@@ -226,7 +226,7 @@ def test_the_container_starts_the_program(launcher: Launcher, tmp_path: Path, mo
     done = subprocess.run(
         words,
         cwd=tmp_path,
-        env=os.environ | environment | {"PATH": path_with_torchrun()},
+        env=os.environ | environment | {"PATH": path_with_quick_torchrun(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
@@ -234,7 +234,9 @@ def test_the_container_starts_the_program(launcher: Launcher, tmp_path: Path, mo
     assert done.returncode == 0, done.stderr
     ranks = told(tmp_path)
     assert list(ranks) == ([0, 1] if launcher == "torchrun" else [0])
-    for one in ranks.values():
+    for rank, one in ranks.items():
+        if launcher == "torchrun":
+            assert (one["RANK"], one["WORLD_SIZE"], one["GROUP_RANK"]) == (str(rank), "2", "0")
         assert one["arguments"] == list(ARGUMENTS)
         assert one["file"] == FILE.text
         assert one["NAME"] == HOSTILE[3]

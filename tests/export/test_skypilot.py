@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +17,14 @@ from planner.export.job import Job, SchedulerOptions
 from planner.export.launch import Launcher
 from planner.export.schedulers.devices import device_names
 from planner.export.schedulers.skypilot import write
+from tests.export import releases
 from tests.export.hostile import HOSTILE
 from tests.export.standing_in import (
     ARGUMENTS,
     FILE,
     job_of,
     launcher,
-    path_with_torchrun,
+    path_with_quick_torchrun,
     place,
     program,
     small_scenario,
@@ -36,9 +35,7 @@ from tests.scenarios import scenario_of
 
 __all__ = ["launcher"]
 
-PROBE = Path(__file__).resolve().parent / "skypilot_probe.py"
-INSTALLED = "SKYPILOT_PACKAGE"
-"""Variable with the folder of an installed skypilot."""
+RELEASE = "0.14.1"
 
 
 def task_of(job: Job) -> dict[str, Any]:
@@ -79,17 +76,11 @@ def test_accelerators_that_no_cloud_of_it_rents_are_refused(monkeypatch: pytest.
 # -- held against SkyPilot itself --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def known() -> dict[str, Any]:
+@pytest.fixture(scope="module", params=releases.known("skypilot", RELEASE))
+def known(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Its schemas, and the accelerators that it knows."""
-    folder = os.environ.get(INSTALLED)
-    if folder is None:
-        if os.environ.get("CI"):
-            pytest.fail(f"{INSTALLED} names no folder of an installed skypilot")
-        pytest.skip(f"{INSTALLED} names no folder of an installed skypilot")
-    done = subprocess.run([sys.executable, PROBE, folder], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    (found,) = releases.ask("skypilot", request.param, [{}])
+    assert isinstance(found, dict)
     return found
 
 
@@ -132,7 +123,7 @@ def test_the_script_starts_the_program(launcher: Launcher, tmp_path: Path, monke
     done = subprocess.run(
         ["bash", "-c", task["run"]],
         cwd=tmp_path,
-        env=os.environ | task["envs"] | given | {"PATH": path_with_torchrun()},
+        env=os.environ | task["envs"] | given | {"PATH": path_with_quick_torchrun(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
@@ -140,7 +131,9 @@ def test_the_script_starts_the_program(launcher: Launcher, tmp_path: Path, monke
     assert done.returncode == 0, done.stderr
     ranks = told(tmp_path)
     assert list(ranks) == ([0, 1] if launcher == "torchrun" else [0])
-    for one in ranks.values():
+    for rank, one in ranks.items():
+        if launcher == "torchrun":
+            assert (one["RANK"], one["WORLD_SIZE"], one["GROUP_RANK"]) == (str(rank), "2", "0")
         assert one["arguments"] == list(ARGUMENTS)
         assert one["file"] == FILE.text
         assert one["NAME"] == HOSTILE[3]
