@@ -1,0 +1,1 @@
+"""A trial: one plan run for a few steps, from the job to what was measured."""

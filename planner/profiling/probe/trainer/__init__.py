@@ -1,0 +1,1 @@
+"""What needs torch to train: the model, the ways to cut it, and the loop."""
