@@ -13,6 +13,7 @@ from costmodel.errors import InvalidInput, UnknownName, UnreadableFile
 from costmodel.spec.plan import Plan
 from planner.export.deepspeed import TARGET
 from planner.export.deepspeed.pipelines import split
+from planner.export.deepspeed.write import OPTIMIZERS
 from planner.export.dotted import dotted
 from planner.export.job import Job
 from tests.export import releases, samples
@@ -282,12 +283,35 @@ def test_what_no_plan_holds_is_named(text: str, unread: str) -> None:
     assert unread in TARGET.read(text).unread
 
 
+def variants(version: str) -> list[Job]:
+    """What neither searches nor drawn plans have."""
+    base = best(asked("llama-3.1-8b", "deepspeed", *SMALL, version=version), "tp=1", "zero_stage=3", top=1)[0]
+    full = {"recompute": "full", "recomputed_layers_per_stage": (32,)}
+    changes: list[dict[str, Any]] = [
+        {"offload": "optimizer"},
+        {"offload": "parameters"},
+        {"offload": "activations", **full},
+        {"zero_plus": ("qwz", "hpz", "qgz")},
+        {"precision": "fp16", "gradient_dtype": "fp16"},
+        {"precision": "fp32"},
+        {"fsdp_prefetch": 0},
+        *({"optimizer": name} for name in OPTIMIZERS),
+    ]
+    if version == "0.18":
+        changes.append({"dp_replicate": 2, "dp_shard": base.plan.dp // 2})
+    else:
+        changes.append({"precision": "bf16-pure", "gradient_dtype": "bf16"})
+    return [changed(base, **change) for change in changes]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("release", releases.known("deepspeed", "0.18.2", "0.19.8"))
 def test_deepspeed_takes_every_file(release: str, exported: list[Job]) -> None:
     """DeepSpeed's own configuration reads the file, and reads what the plan says."""
-    jobs = [job for job in exported if release.startswith(job.plan.framework_version)]
+    version = release.rpartition(".")[0]
+    jobs = [job for job in exported if job.plan.framework_version == version]
     assert len(jobs) > 20
+    jobs += variants(version)
     cases = [
         {
             "text": TARGET.write(job, None).files[0].text,
