@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from costmodel.errors import UnknownName
-from planner.export import deepspeed, maxtext, nanotron
+from planner.export import deepspeed, maxtext, megatron_lm, nanotron
 from planner.export.schedulers import jobset, ray, sbatch, skypilot
 from planner.export.target import Target
 from planner.export.trace import write as trace
 
 TARGETS: tuple[Target, ...] = (
+    megatron_lm.TARGET,
     deepspeed.TARGET,
     nanotron.TARGET,
     maxtext.TARGET,

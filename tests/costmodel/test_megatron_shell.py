@@ -91,3 +91,9 @@ def test_what_is_no_file_of_arguments_says_so(tmp_path: Path, text: str, message
         load_model(str(file))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_lists_in_quotes_and_the_first_flag_of_an_array_are_read() -> None:
+    script = "ARGS=(--num-layers 4 --moe-layer-freq '([0]*1+[1]*3)')\ntorchrun x.py ${ARGS[@]} --hidden-size 8"
+    expected = {"--num-layers": "4", "--moe-layer-freq": "([0]*1+[1]*3)", "--hidden-size": "8"}
+    assert arguments_of(script, "x") == expected

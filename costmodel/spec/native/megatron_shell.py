@@ -16,7 +16,8 @@ _ASSIGNMENT = re.compile(
 )
 _ARITHMETIC = re.compile(r"\$\(\(([^()]*)\)\)")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)")
-_END_OF_VALUES = re.compile(r"^[()|&;<>]|^\w+\+?=\(")
+_START_OF_ARRAY = re.compile(r"^\w+\+?=\((?=--)")
+_END_OF_VALUES = re.compile(r"^[)|&;<>]|^\($|^\w+\+?=\(")
 
 
 def arguments_of(text: str, source: str) -> dict[str, str | bool]:
@@ -47,7 +48,7 @@ def arguments_of(text: str, source: str) -> dict[str, str | bool]:
 def _collect(words: list[str], arguments: dict[str, str | bool]) -> None:
     name = ""
     values: list[str] = []
-    for word in [*words, "--"]:
+    for word in (_START_OF_ARRAY.sub("", word) for word in [*words, "--"]):
         starts = word.startswith("--")
         if (starts or _END_OF_VALUES.match(word)) and name:
             arguments[name] = " ".join(values) if values else True
@@ -56,7 +57,14 @@ def _collect(words: list[str], arguments: dict[str, str | bool]) -> None:
             name, has_value, value = word.partition("=")
             values = [value] if has_value else []
         elif name:
-            values.append(word.rstrip(")") if word.count(")") > word.count("(") else word)
+            values.append(_within_array(word))
+
+
+def _within_array(word: str) -> str:
+    """Without the brackets that end an array behind it."""
+    while word.endswith(")") and word.count(")") > word.count("("):
+        word = word[:-1]
+    return word
 
 
 def _filled(text: str, variables: dict[str, str]) -> str:

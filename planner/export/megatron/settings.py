@@ -1,0 +1,54 @@
+"""What a configuration sets, in the names of Megatron-Core, and what has been made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(kw_only=True)
+class Settings:
+    """What a configuration sets, and what was made of it so far.
+
+    Attributes:
+        values: setting -> value: whole numbers, factors, words, truth values or lists of them.
+        shown: setting -> the words of the configuration that say it, for people.
+        read: settings that somebody looked at.
+    """
+
+    values: Mapping[str, Any]
+    shown: Mapping[str, str]
+    plan: dict[str, Any] = field(default_factory=dict)
+    meanings: dict[str, str] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    read: set[str] = field(default_factory=set)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.read.add(name)
+        value = self.values.get(name)
+        return default if value is None else value
+
+    def on(self, name: str) -> bool:
+        return self.get(name) is True
+
+    def number(self, name: str, default: int | None = None) -> int | None:
+        """A whole number of at least 0; what is none is told as unread."""
+        value = self.get(name)
+        if value is None:
+            return default
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+        self.fail(name, "a whole number is expected")
+        return default
+
+    def say(self, field_name: str, value: Any, *names: str) -> None:
+        """A field of the plan and the settings that say so; without any of them it is what silence means."""
+        self.plan[field_name] = value
+        shown = [self.shown[name] for name in names if name in self.shown]
+        if shown:
+            self.meanings[field_name] = " ".join(shown)
+
+    def fail(self, name: str, why: str) -> None:
+        self.unread[self.shown.get(name, name)] = why
