@@ -17,7 +17,7 @@ TARGET = Target(
     program=program,
     read=read,
     verified=(
-        "0.17.1: its own command line (megatron/training/arguments.py) takes it, and its configuration lays out the same "
+        "0.17.1: its own command line (megatron/training/arguments.py) takes it, its configuration lays out the same "
         "layers; 0.9.0, 0.12.0, 0.14.0: the configuration classes do, of wheels that lack the command line"
     ),
 )
