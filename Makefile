@@ -25,8 +25,9 @@ SOURCES := costmodel db planner api
 ARGS ?= --model llama-3.1-405b --cluster dgx-h100 --devices 16384 \
 	--global-batch-size 2048 --seq-len 8192 --precision bf16
 
-# A worker per core up to four; a file stays on one worker, so that what its fixtures build is built once.
-PYTEST_ARGS ?= -n auto --maxprocesses=4 --dist=loadfile
+# A worker per core up to four; a file stays on one worker, so that what its fixtures build is built once. Files are begun
+# in the order of tests/conftest.py, the slow ones first, and not in that of how many tests they have.
+PYTEST_ARGS ?= -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 # Two targets at once would install into one environment at once.
 .NOTPARALLEL:

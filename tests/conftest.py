@@ -1,13 +1,20 @@
 """How property tests run here: no limit on one example's time, since the first one of a test fills caches.
 
-And the databases that any test may ask for.
+And the databases that any test may ask for, and which files are begun first.
 """
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 
 pytest_plugins = ["tests.databases"]
 
 settings.register_profile("planner", deadline=None)
 settings.load_profile("planner")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first, so that no worker is left with one at the end while the others have nothing."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)

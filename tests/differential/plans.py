@@ -10,22 +10,23 @@ import numpy as np
 
 from costmodel.arrays import Ints
 from costmodel.catalog.framework_catalog import load_framework
-from costmodel.rules import broken, rules_for
+from costmodel.rules import broken_by, rules_for
 from costmodel.scenario import Scenario
 from costmodel.spec.framework import FrameworkSpec
 from costmodel.spec.model import Hybrid, LinearMixer, Mla, ModelSpec, Moe
 from costmodel.spec.options import GRADIENT_SYNCS, OPTION_NAMES
 from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
-from costmodel.table import mesh_size
+from costmodel.table import PlanTable, mesh_size
 from costmodel.usual_options import usual_options_in
 from tests import scenarios
 
 Row = dict[str, int]
 
-# Small, so that a framework builds them in no time, with sizes that few degrees divide.
 # The other one is for models with multi-token prediction, which the dense one here has none of.
 LAYOUTS = (Layout.EVEN, Layout.LOSS_COUNTS, Layout.EMBEDDING_AND_LOSS_COUNT)
+
+# Small, so that a framework builds them in no time, with sizes that few degrees divide.
 
 DENSE = ModelSpec(
     name="small",
@@ -156,13 +157,14 @@ def drawn_row(scenario: Scenario, draw: random.Random) -> Row:
 def chosen_rows(scenario: Scenario, *, seed: int, draws: int, legal: int, illegal: int) -> list[Row]:
     """Rows that can be said at all: so many legal ones, so many of each rule that is broken alone, one of each mix."""
     draw = random.Random(seed)
-    kinds: defaultdict[frozenset[str], dict[tuple[int, ...], Row]] = defaultdict(dict)
     offered = {SCHEDULES.index(name) for name in scenario.framework.schedules}
-    for _ in range(draws):
-        row = drawn_row(scenario, draw)
-        if chunks_of(scenario, row) is None or (row["pp"] > 1 and row["schedule"] not in offered):
-            continue
-        rules = frozenset(rule.name for rule, _ in broken(scenario, row))
+    drawn = [drawn_row(scenario, draw) for _ in range(draws)]
+    drawn = [row for row in drawn if chunks_of(scenario, row) is not None]
+    drawn = [row for row in drawn if row["pp"] == 1 or row["schedule"] in offered]
+    breaks = broken_by(scenario, PlanTable.of_rows(drawn))
+    kinds: defaultdict[frozenset[str], dict[tuple[int, ...], Row]] = defaultdict(dict)
+    for place, row in enumerate(drawn):
+        rules = frozenset(name for name, broken in breaks.items() if broken[place])
         wanted = legal if not rules else illegal if len(rules) == 1 else 1
         if len(kinds[rules]) < wanted:
             kinds[rules][tuple(row.values())] = row

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,12 +62,34 @@ def questions_for(release: str) -> list[tuple[Scenario, plans.Row]]:
     return chosen
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_a_version_accepts_what_we_accept_and_refuses_what_breaks_its_rules(release: str, tmp_path: Path) -> None:
-    assert FOLDER is not None
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a release was asked, plans and splits in one process, as it takes longest to import it; and its answers."""
+
+    release: str
+    chosen: list[tuple[Scenario, plans.Row]]
+    splits: list[dict[str, int]]
+    answers: dict[str, Any]
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    release = request.param
     chosen = questions_for(release)
-    cases = [plans.case_of(scenario, row) for scenario, row in chosen]
-    verdicts = ask("megatron", {"plans": cases}, tmp_path, packages=Path(FOLDER) / release)["plans"]
+    splits = [
+        {"num_layers": layers, "pp": pp, "vpp": vpp} for layers in (8, 11, 12, 14) for pp in (2, 3, 4) for vpp in (1, 2)
+    ]
+    # A layout string says any split.
+    if load_framework("megatron-core", release).has("pipeline_layout"):
+        splits = []
+    questions = {"plans": [plans.case_of(scenario, row) for scenario, row in chosen], "splits": splits}
+    assert FOLDER is not None
+    answers = ask("megatron", questions, tmp_path_factory.mktemp("megatron"), packages=Path(FOLDER) / release)
+    return Asked(release=release, chosen=chosen, splits=splits, answers=answers)
+
+
+def test_a_version_accepts_what_we_accept_and_refuses_what_breaks_its_rules(asked: Asked) -> None:
+    release, chosen, verdicts = asked.release, asked.chosen, asked.answers["plans"]
     unchecked = set(UNCHECKED["megatron-core"]) | set(UNREACHED)
     seen: Counter[str] = Counter()
     wrong = []
@@ -87,18 +111,12 @@ def test_a_version_accepts_what_we_accept_and_refuses_what_breaks_its_rules(rele
     assert {rule for rule in applying - unchecked if not seen[rule]} <= unseen
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_which_splits_the_flags_of_a_version_give(release: str, tmp_path: Path) -> None:
-    assert FOLDER is not None
-    framework = load_framework("megatron-core", release)
-    if framework.has("pipeline_layout"):
+def test_which_splits_the_flags_of_a_version_give(asked: Asked) -> None:
+    framework = load_framework("megatron-core", asked.release)
+    if not asked.splits:
         pytest.skip("a layout string says any split")
-    questions = [
-        {"num_layers": layers, "pp": pp, "vpp": vpp} for layers in (8, 11, 12, 14) for pp in (2, 3, 4) for vpp in (1, 2)
-    ]
-    answers = ask("megatron", {"plans": [], "splits": questions}, tmp_path, packages=Path(FOLDER) / release)["splits"]
     verdicts = Counter[bool]()
-    for question, splits in zip(questions, answers, strict=True):
+    for question, splits in zip(asked.splits, asked.answers["splits"], strict=True):
         model = plans.DENSE.model_copy(update={"num_layers": question["num_layers"]})
         scenario = plans.scenario_of(model, "megatron-core", 16, 48, 240, version=framework.version)
         rule = next(rule for rule in rules_for(framework) if rule.name == "layers_expressible")

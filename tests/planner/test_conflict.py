@@ -23,6 +23,7 @@ from costmodel.stages import Layout
 from costmodel.table import PlanTable, stage_table
 from planner.question import Question
 from planner.resolving import request_of
+from planner.search import infeasible
 from planner.search.answer import answer_to, infeasibility
 from planner.search.choices import policies
 from planner.search.hitting import minimal, smallest_hitting_set
@@ -83,13 +84,22 @@ PINS += ["vpp=2", "recompute=none", "tp=16", "ep=3", "schedule=interleaved_1f1b"
 FORBIDS = ["recompute=full", "recompute=selective", "tp=8", "pp=1", "zero_stage=2,3", "dp=1", "schedule=1f1b", "tp=1.."]
 
 
+PROBLEMS = 20
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is looked for after a search is found on a busy machine too."""
+    monkeypatch.setattr(infeasible, "_MOST_SECONDS", 120.0)
+
+
 @cache
 def problems() -> tuple[tuple[SearchRequest, Json], ...]:
     """Infeasible questions drawn at random, each with its answer."""
     rng = random.Random(20)
     found: list[tuple[SearchRequest, Json]] = []
     for _ in range(200):
-        if len(found) == 24:
+        if len(found) == PROBLEMS:
             break
         model = rng.choice(list(MODELS))
         cluster, devices, seq_len = MODELS[model]
@@ -102,7 +112,7 @@ def problems() -> tuple[tuple[SearchRequest, Json], ...]:
             pins=rng.sample(PINS, rng.randint(0, 3)),
             forbids=rng.sample(FORBIDS, rng.randint(0, 2)),
             min_free_gib=rng.choice([None, None, 20.0, 34.0]),
-            max_seconds=60,
+            max_seconds=600,
             top=1,
         )
         request = request_of(question)
@@ -119,13 +129,13 @@ def feasible(request: SearchRequest) -> bool:
 
 
 def test_the_problems_are_many_and_differ() -> None:
-    assert len(problems()) >= 20
+    assert len(problems()) == PROBLEMS
     kinds = [frozenset(part["rule"] for part in answer["infeasibility"]["conflict"]) for _, answer in problems()]
     assert len(set(kinds)) >= 10
     assert all(answer["infeasibility"]["minimal"] for _, answer in problems())
 
 
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", range(PROBLEMS))
 def test_what_is_asked_for_is_in_the_conflict_only_where_it_is_in_the_way(number: int) -> None:
     """With the conflict's wishes alone nothing fits; less any one of them something does, found by a search."""
     request, answer = problems()[number]
@@ -139,7 +149,7 @@ def test_what_is_asked_for_is_in_the_conflict_only_where_it_is_in_the_way(number
         assert feasible(without(request, [*others, wish])), wish.name
 
 
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", range(PROBLEMS))
 def test_every_plan_goes_against_the_conflict(number: int) -> None:
     """All plans of all meshes that heed the conflict's wishes, one by one: each breaks one of its rules, or lacks
     the memory where that is named. Without one of the rules some mesh passes."""
@@ -234,7 +244,7 @@ def verify(request: SearchRequest, relaxation: Json) -> None:
     assert feasible(other)
 
 
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", range(PROBLEMS))
 def test_every_relaxation_of_a_generated_problem_is_verified(number: int) -> None:
     request, answer = problems()[number]
     relaxations = answer["infeasibility"]["relaxations"]

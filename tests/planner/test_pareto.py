@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import pytest
 
 from costmodel.checker import check_plan
 from costmodel.spec.plan import Plan
 from planner.answering.pareto import HEADROOM_LEVELS, Point, undominated
 from planner.answering.whole_answer import whole_answer
+from planner.search.priced import Priced
 from planner.search.request import SearchRequest
 from planner.search.solve import Search
 from tests.scenarios import scenario_of
@@ -22,23 +21,29 @@ CASES = {
 }
 
 
+def fastest(request: SearchRequest, devices: int, free_bytes: int) -> list[Priced]:
+    """The fastest plan on exactly so many devices that leaves so much free, proven; none where none does."""
+    scenario = request.scenario.model_copy(update={"min_free_bytes": free_bytes})
+    outcome = Search(request_of(scenario, [f"devices_used={devices}"], min_used=request.min_used, top=1)).run()
+    assert outcome.proven
+    return outcome.best
+
+
 def by_brute_force(request: SearchRequest) -> set[tuple[float, int, int]]:
     """(step time, devices, level) of the front, rounded: the fastest plan of each device count at each level."""
     scenario = request.scenario
     usable, capacity = scenario.usable_bytes, scenario.cluster.accelerator.memory_bytes
     found: list[tuple[float, int, int]] = []
-    for devices, level in product(range(request.least_devices, scenario.devices + 1), range(HEADROOM_LEVELS)):
-        free = capacity - usable * (HEADROOM_LEVELS - level) // HEADROOM_LEVELS
-        outcome = Search(
-            request_of(
-                scenario.model_copy(update={"min_free_bytes": free}),
-                [f"devices_used={devices}"],
-                min_used=request.min_used,
-                top=1,
-            )
-        ).run()
-        assert outcome.proven
-        found += [(plan.step_time_s, devices, level) for plan in outcome.best]
+    for devices in range(request.least_devices, scenario.devices + 1):
+        best: list[Priced] = []
+        for level in range(HEADROOM_LEVELS):
+            free = capacity - usable * (HEADROOM_LEVELS - level) // HEADROOM_LEVELS
+            # The best of what leaves less free is the best here too where it leaves as much as this.
+            if not best or best[0].peak_bytes > capacity - free:
+                best = fastest(request, devices, free)
+                if not best:
+                    break
+            found += [(plan.step_time_s, devices, level) for plan in best]
     return {
         (float(f"{t:.9e}"), d, level)
         for t, d, level in found
@@ -51,7 +56,7 @@ def by_brute_force(request: SearchRequest) -> set[tuple[float, int, int]]:
 
 @pytest.mark.parametrize("name", list(CASES))
 def test_the_front_is_that_of_every_device_count_and_level(name: str) -> None:
-    request = request_of(scenario_of(*CASES[name]), min_used=0.5, pareto=True, top=3)
+    request = request_of(scenario_of(*CASES[name]), min_used=0.5, pareto=True, top=3, max_seconds=600)
     answer = whole_answer(request)
     usable = request.scenario.usable_bytes
     assert answer["pareto_proven"]

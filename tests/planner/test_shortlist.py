@@ -58,7 +58,7 @@ def test_probabilities_rise_and_losses_fall_along_the_list() -> None:
 
 
 def test_the_same_question_gets_the_same_list() -> None:
-    request = request_of(scenario_of("llama-3.2-1b", "dgx-h100", 16, 16, 4096), shortlist=0.8, top=3)
+    request = request_of(scenario_of("llama-3.2-1b", "dgx-h100", 8, 8, 4096), shortlist=0.8, top=3)
     first, second = whole_answer(request)["shortlist"], whole_answer(request)["shortlist"]
     assert first == second
     assert first["asked"] == 0.8 <= first["probability"]
