@@ -193,8 +193,10 @@ def test_a_trace_of_a_large_step_stays_small() -> None:
     scenario = scenario_of("llama-3.1-405b", devices=16384, global_batch_size=16384)
     row = plan_row(16384, tp=8, pp=16, dp=128, vpp=7, zero_stage=1)
     plan = Plan.model_validate(finished(scenario, row | {"layout": 2}).model_dump())
-    launch = trace.write(Job(scenario=scenario, plan=plan), None)
-    assert len(launch.files[0].text) < 4 * 2**20
+    job = Job(scenario=scenario, plan=plan)
+    _, events, _ = written(job)
+    assert len(device_tracks(events)) == 16
+    assert len(trace.write(job, None).files[0].text) < 4 * 2**20
 
 
 def test_what_has_no_price_has_no_picture() -> None:
