@@ -6,7 +6,7 @@ from sqlalchemy import Connection, inspect, text
 
 from db.errors import SchemaAhead, SchemaBehind
 
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 HEAD = REVISIONS[-1]
 VERSION_TABLE = "planner_revision"
 """A name of our own: Optuna keeps an ``alembic_version`` wherever its tables are."""

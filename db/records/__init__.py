@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from db.records.access import ApiKey, Claimed, StoredResponse
 from db.records.catalog import Calibration, Cluster, Model, Scenario
-from db.records.measurements import MeasuredStatus, Measurement, Study
+from db.records.measurements import MeasuredStatus, Measurement
 from db.records.plans import PLAN_SORTS, ListedPlan, Plan, PlanFilter
 from db.records.searches import Code, Event, NewSearch, Search, SearchResult, SearchState
+from db.records.studies import Study, StudyCandidate, StudyState, Trial, TrialOutcome
 from db.records.values import Json, Page
 
 __all__ = [
@@ -32,4 +33,8 @@ __all__ = [
     "SearchState",
     "StoredResponse",
     "Study",
+    "StudyCandidate",
+    "StudyState",
+    "Trial",
+    "TrialOutcome",
 ]

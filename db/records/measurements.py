@@ -12,16 +12,6 @@ MeasuredStatus = Literal["ok", "out_of_memory", "failed"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
-    id: str
-    name: str
-    scenario_id: str
-    search_id: str | None
-    created_by: str | None
-    created_at: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
 class Measurement:
     id: str
     plan_id: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, insert, select
@@ -76,6 +77,15 @@ class Measurements:
             limit,
             lambda row: record_of(Measurement, row),
         )
+
+    def of_study(self, study_id: str) -> Sequence[Measurement]:
+        """What the trials of a study measured, in their order."""
+        query = (
+            select(MeasurementRow.__table__)
+            .where(MeasurementRow.study_id == study_id)
+            .order_by(MeasurementRow.trial_number)
+        )
+        return [record_of(Measurement, row) for row in self._connection.execute(query)]
 
     def _check(self, column: Any, field: str, id: str) -> None:
         if not is_storable(id) or self._connection.execute(select(column).where(column == id)).one_or_none() is None:

@@ -1,16 +1,23 @@
-"""Series of real runs around the plans of a scenario."""
+"""Studies, what they may run, and who runs what.
+
+A worker owns a trial for as long as it renews the lease; one whose lease ran out is anybody's. What it measured counts
+from the owner of the current attempt alone, and is written in the transaction that ends the trial.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, and_, func, insert, or_, select, update
 
 from costmodel.errors import InvalidInput
 from db.column_types import is_storable
-from db.records import Page, Study
+from db.records import Json, Measurement, Page, Study, StudyCandidate, Trial
+from db.repositories.measurements import Measurements
 from db.repositories.statements import insert_unless_there, page_by_creation, record_of, table_of, values_of
-from db.tables import StudyRow
+from db.tables import StudyCandidateRow, StudyRow, TrialRow
 
 
 class Studies:
@@ -18,6 +25,8 @@ class Studies:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    # -- studies --
 
     def add(self, record: Study) -> None:
         """Keep a study.
@@ -35,15 +44,205 @@ class Studies:
         row = self._connection.execute(select(StudyRow.__table__).where(StudyRow.id == id)).one_or_none()
         return None if row is None else record_of(Study, row)
 
-    def list(self, after: tuple[Any, str] | None = None, limit: int = 50) -> Page:
+    def named(self, name: str) -> Study | None:
+        """The study of that name."""
+        if not is_storable(name):
+            return None
+        row = self._connection.execute(select(StudyRow.__table__).where(StudyRow.name == name)).one_or_none()
+        return None if row is None else record_of(Study, row)
+
+    def list(self, after: tuple[Any, str] | None = None, limit: int = 50, *, state: str | None = None) -> Page:
         """A page of studies, newest first."""
         table = table_of(StudyRow)
+        query = select(table) if state is None else select(table).where(table.c.state == state)
         return page_by_creation(
-            self._connection,
-            select(table),
-            table.c.created_at,
-            table.c.id,
-            after,
-            limit,
-            lambda row: record_of(Study, row),
+            self._connection, query, table.c.created_at, table.c.id, after, limit, lambda row: record_of(Study, row)
         )
+
+    def to_work_on(self, runners: Collection[str]) -> Sequence[Study]:
+        """Studies that are not over, of these runners, oldest first."""
+        query = (
+            select(StudyRow.__table__)
+            .where(StudyRow.state.in_(("preparing", "open")), StudyRow.runner.in_(runners))
+            .order_by(StudyRow.created_at, StudyRow.id)
+        )
+        return [record_of(Study, row) for row in self._connection.execute(query)]
+
+    def claim_preparation(self, id: str, owner: str, now: datetime, lease_until: datetime) -> Study | None:
+        """The study, whose candidates are now for the owner to find; None when somebody does, or they are there."""
+        free = and_(
+            StudyRow.id == id,
+            StudyRow.state == "preparing",
+            or_(StudyRow.owner.is_(None), StudyRow.lease_until < now),
+        )
+        statement = (
+            update(StudyRow)
+            .where(free)
+            .values(owner=owner, lease_until=lease_until, attempt=StudyRow.attempt + 1)
+            .returning(StudyRow.__table__)
+        )
+        row = self._connection.execute(statement).one_or_none()
+        return None if row is None else record_of(Study, row)
+
+    def prepared(self, study: Study, candidates: Sequence[StudyCandidate]) -> bool:
+        """Write the candidates of a study and open it; False, and nothing written, when it is the owner's no more."""
+        mine = and_(
+            StudyRow.id == study.id,
+            StudyRow.state == "preparing",
+            StudyRow.owner == study.owner,
+            StudyRow.attempt == study.attempt,
+        )
+        opened = update(StudyRow).where(mine).values(state="open", owner=None, lease_until=None).returning(StudyRow.id)
+        if self._connection.execute(opened).one_or_none() is None:
+            return False
+        self._connection.execute(insert(StudyCandidateRow), [values_of(candidate) for candidate in candidates])
+        return True
+
+    def end(self, id: str, state: str, because: str, now: datetime) -> bool:
+        """End a study that goes on; trials that run are stopped by their owners. False when it was over."""
+        statement = (
+            update(StudyRow)
+            .where(StudyRow.id == id, StudyRow.state.in_(("preparing", "open")))
+            .values(state=state, ended_because=because, ended_at=now, owner=None, lease_until=None)
+            .returning(StudyRow.id)
+        )
+        return self._connection.execute(statement).one_or_none() is not None
+
+    def reopen(self, id: str, most_trials: int, deadline: datetime | None) -> bool:
+        """Go on with a study under another budget; False where its candidates were never found."""
+        statement = (
+            update(StudyRow)
+            .where(StudyRow.id == id, StudyRow.state != "preparing")
+            .values(state="open", most_trials=most_trials, deadline=deadline, ended_at=None, ended_because="")
+            .where(select(StudyCandidateRow.place).where(StudyCandidateRow.study_id == id).exists())
+            .returning(StudyRow.id)
+        )
+        return self._connection.execute(statement).one_or_none() is not None
+
+    def candidates(self, id: str) -> Sequence[StudyCandidate]:
+        """What a study may run, in the order of their places."""
+        query = (
+            select(StudyCandidateRow.__table__)
+            .where(StudyCandidateRow.study_id == id)
+            .order_by(StudyCandidateRow.place)
+        )
+        return [record_of(StudyCandidate, row) for row in self._connection.execute(query)]
+
+    # -- trials --
+
+    def trials(self, id: str) -> Sequence[Trial]:
+        """The trials of a study, in their order."""
+        query = select(TrialRow.__table__).where(TrialRow.study_id == id).order_by(TrialRow.number)
+        return [record_of(Trial, row) for row in self._connection.execute(query)]
+
+    def trial(self, id: str, number: int) -> Trial | None:
+        """One trial of a study."""
+        query = select(TrialRow.__table__).where(TrialRow.study_id == id, TrialRow.number == number)
+        row = self._connection.execute(query).one_or_none()
+        return None if row is None else record_of(Trial, row)
+
+    def begin(
+        self, id: str, place: int, owner: str, details: Json, now: datetime, lease_until: datetime
+    ) -> Trial | None:
+        """A new trial of a candidate, the owner's from now on.
+
+        Returns:
+            None, and nothing was written, when the study is not open, has had all its trials, or somebody runs or ran
+            that candidate.
+        """
+        locked = select(StudyRow.most_trials).where(StudyRow.id == id, StudyRow.state == "open").with_for_update()
+        study = self._connection.execute(locked).one_or_none()
+        count = select(func.count()).select_from(TrialRow).where(TrialRow.study_id == id)
+        number = self._connection.execute(count).scalar_one()
+        if study is None or number >= study.most_trials:
+            return None
+        trial = Trial(
+            study_id=id,
+            number=number,
+            place=place,
+            state="running",
+            outcome=None,
+            attempt=1,
+            owner=owner,
+            lease_until=lease_until,
+            handle=None,
+            details=details,
+            created_at=now,
+            ended_at=None,
+            reason="",
+        )
+        unique = ("study_id", "place")
+        return trial if insert_unless_there(self._connection, TrialRow, values_of(trial), unique) else None
+
+    def take_over(self, id: str, owner: str, now: datetime, lease_until: datetime) -> Trial | None:
+        """A trial whose owner gave no sign for longer than its lease, now the new owner's; None where there is none."""
+        lost = (
+            select(TrialRow.number)
+            .where(TrialRow.study_id == id, TrialRow.state == "running", TrialRow.lease_until < now)
+            .order_by(TrialRow.number)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
+        statement = (
+            update(TrialRow)
+            .where(TrialRow.study_id == id, TrialRow.number == lost.scalar_subquery())
+            .values(owner=owner, lease_until=lease_until, attempt=TrialRow.attempt + 1)
+            .returning(TrialRow.__table__)
+        )
+        row = self._connection.execute(statement).one_or_none()
+        return None if row is None else record_of(Trial, row)
+
+    def renew(self, trial: Trial, lease_until: datetime) -> bool:
+        """Keep a trial; False when it is the owner's no more, or its study is over."""
+        going_on = select(StudyRow.id).where(StudyRow.id == trial.study_id, StudyRow.state == "open")
+        statement = (
+            update(TrialRow)
+            .where(*_mine(trial), going_on.exists())
+            .values(lease_until=lease_until)
+            .returning(TrialRow.number)
+        )
+        return self._connection.execute(statement).one_or_none() is not None
+
+    def note(self, trial: Trial, *, handle: str | None = None, details: Json | None = None) -> bool:
+        """Write by what a trial is found again, or how far it is; False when it is the owner's no more."""
+        values = {name: value for name, value in (("handle", handle), ("details", details)) if value is not None}
+        statement = update(TrialRow).where(*_mine(trial)).values(**values).returning(TrialRow.number)
+        return self._connection.execute(statement).one_or_none() is not None
+
+    def finish(self, trial: Trial, outcome: str, reason: str, measurement: Measurement | None, now: datetime) -> bool:
+        """End a trial with what it measured.
+
+        Returns:
+            False, and nothing was written, when it is the owner's no more in this attempt.
+        """
+        statement = (
+            update(TrialRow)
+            .where(*_mine(trial))
+            .values(state="done", outcome=outcome, reason=reason, ended_at=now, owner=None, lease_until=None)
+            .returning(TrialRow.number)
+        )
+        if self._connection.execute(statement).one_or_none() is None:
+            return False
+        if measurement is not None:
+            Measurements(self._connection).add(measurement)
+        return True
+
+    def release(self, owner: str, now: datetime) -> int:
+        """Let go of all trials of an owner that has to stop: others may take them over at once. Returns how many."""
+        statement = (
+            update(TrialRow)
+            .where(TrialRow.owner == owner, TrialRow.state == "running")
+            .values(lease_until=now, owner=None)
+            .returning(TrialRow.number)
+        )
+        return len(self._connection.execute(statement).all())
+
+
+def _mine(trial: Trial) -> tuple[Any, ...]:
+    return (
+        TrialRow.study_id == trial.study_id,
+        TrialRow.number == trial.number,
+        TrialRow.state == "running",
+        TrialRow.owner == trial.owner,
+        TrialRow.attempt == trial.attempt,
+    )

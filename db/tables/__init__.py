@@ -11,15 +11,18 @@ from __future__ import annotations
 from db.tables.access import ApiKeyRow, IdempotencyKeyRow
 from db.tables.base import FINGERPRINT, Base
 from db.tables.catalog import CalibrationRow, ClusterRow, ModelRow, ScenarioRow
-from db.tables.measurements import MEASURED_STATUSES, MeasurementRow, StudyRow
+from db.tables.measurements import MEASURED_STATUSES, MeasurementRow
 from db.tables.plans import PlanDocumentRow, PlanRow, PredictionRow
 from db.tables.searches import LIVE, SEARCH_STATES, SearchEventRow, SearchPlanRow, SearchRow
+from db.tables.studies import STUDY_STATES, TRIAL_OUTCOMES, StudyCandidateRow, StudyRow, TrialRow
 
 __all__ = [
     "FINGERPRINT",
     "LIVE",
     "MEASURED_STATUSES",
     "SEARCH_STATES",
+    "STUDY_STATES",
+    "TRIAL_OUTCOMES",
     "ApiKeyRow",
     "Base",
     "CalibrationRow",
@@ -34,5 +37,7 @@ __all__ = [
     "SearchEventRow",
     "SearchPlanRow",
     "SearchRow",
+    "StudyCandidateRow",
     "StudyRow",
+    "TrialRow",
 ]

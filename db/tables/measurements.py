@@ -11,20 +11,6 @@ from sqlalchemy.orm import Mapped, mapped_column
 from db.column_types import Digest, Whole32
 from db.tables.base import FINGERPRINT, Base
 
-
-class StudyRow(Base):
-    """A series of real runs around the plans of a scenario."""
-
-    __tablename__ = "studies"
-
-    id: Mapped[str] = mapped_column(Digest(FINGERPRINT), primary_key=True)
-    name: Mapped[str] = mapped_column(unique=True)
-    scenario_id: Mapped[str] = mapped_column(ForeignKey("scenarios.id"), index=True)
-    search_id: Mapped[str | None] = mapped_column(ForeignKey("searches.id"))
-    created_by: Mapped[str | None]
-    created_at: Mapped[datetime]
-
-
 MEASURED_STATUSES = ("ok", "out_of_memory", "failed")
 
 

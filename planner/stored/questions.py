@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from costmodel.errors import PlannerError
 from costmodel.fingerprint import calibration_id, cost_model_version, digest, digest_of_sources, scenario_id
+from costmodel.scenario import Scenario
 from db import records
 from db.repositories import Repositories
 from planner.search.allowed import allowed_options, words_of
@@ -74,7 +75,7 @@ def new_search(request: SearchRequest, created_by: str | None) -> records.NewSea
         calibration_id=calibration,
         cost_model_version=cost_model_version(),
         search_version=search_version(),
-        question=_question(request),
+        question=question_of(request),
         objective=request.objective,
         top=request.top,
         max_seconds=request.max_seconds,
@@ -107,16 +108,25 @@ def stored_request(repos: Repositories, search: records.Search) -> SearchRequest
     scenario, calibration = repos.scenarios.get(search.scenario_id), repos.calibrations.get(search.calibration_id)
     assert scenario is not None, "foreign keys hold"
     assert calibration is not None, "foreign keys hold"
-    asked = search.question
-    asked_about = scenario_of_records(scenario, calibration)
+    return request_again(
+        scenario_of_records(scenario, calibration),
+        search.question,
+        top=search.top,
+        max_seconds=search.max_seconds,
+        seed=search.seed,
+    )
+
+
+def request_again(asked_about: Scenario, asked: Json, *, top: int, max_seconds: float, seed: int) -> SearchRequest:
+    """The request about a scenario whose stored question is ``asked``."""
     return SearchRequest(
         scenario=asked_about,
         constraints=Constraints.parse(asked["pins"], asked["forbids"]),
         objective=asked["objective"],
         min_used=asked["min_used"],
-        top=search.top,
-        max_seconds=search.max_seconds,
-        seed=search.seed,
+        top=top,
+        max_seconds=max_seconds,
+        seed=seed,
         price_per_device_hour=asked["price_per_device_hour"],
         also=allowed_options(asked_about.framework, asked.get("allow", ())),
         # Questions that were stored before explanations were told ask for none.
@@ -125,7 +135,7 @@ def stored_request(repos: Repositories, search: records.Search) -> SearchRequest
     )
 
 
-def _question(request: SearchRequest) -> Json:
+def question_of(request: SearchRequest) -> Json:
     constraints = request.constraints
     return {
         "scenario": {"id": scenario_id(request.scenario), **scenario_in_words(request.scenario)},

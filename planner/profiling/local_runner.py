@@ -1,0 +1,50 @@
+"""The runner ``local``: the probe on this machine, by torchrun: gloo on CPUs, NCCL on GPUs."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from planner.profiling.probe.can import check_can
+
+from costmodel.errors import InvalidInput
+from planner.export.job import Job
+from planner.profiling.local import Guarded
+from planner.profiling.probing import probe_words, torchrun_words
+from planner.profiling.runner import State, TrialJob
+
+_MOST_PROCESSES = 64
+# Ranks share the cores; threads of their own would only stand in each other's way.
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
+
+
+class LocalRunner:
+    """One trial at a time, each a process for every device of its plan."""
+
+    name = "local"
+    at_once = 1
+
+    def __init__(self) -> None:
+        self._guarded = Guarded()
+
+    def check(self, job: Job) -> None:
+        """Accept what the probe can run with as many processes as a machine should have."""
+        if find_spec("torch") is None:
+            raise InvalidInput("runner", self.name, "it needs PyTorch: pip install 'parallelism-planner[profiling]'")
+        if job.plan.devices_used > _MOST_PROCESSES:
+            raise InvalidInput("devices", job.plan.devices_used, f"at most {_MOST_PROCESSES} processes on one machine")
+        check_can(job.scenario, job.plan)
+
+    def start(self, trial: TrialJob) -> str:
+        processes = str(trial.job.plan.devices_used)
+        words = torchrun_words("--standalone", "--nproc-per-node", processes, *probe_words(trial))
+        return self._guarded.start(trial, words, _ENVIRONMENT)
+
+    def find(self, trial: TrialJob) -> str | None:
+        """Nothing outlives its worker."""
+        return None
+
+    def state(self, handle: str, trial: TrialJob) -> State:
+        return self._guarded.state(handle, trial)
+
+    def stop(self, handle: str, trial: TrialJob) -> None:
+        self._guarded.stop(handle, trial)

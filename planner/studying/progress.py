@@ -1,0 +1,106 @@
+"""What a study has seen so far, as stored, in the words of ``planner.tuning``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from db import records
+from db.repositories import Repositories
+from planner.tuning.belief import Belief, Candidates, Tried
+from planner.tuning.study import Study
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """A study at one moment.
+
+    Attributes:
+        plans: of the candidates, by place.
+        measurements: trial number -> what was measured.
+    """
+
+    study: records.Study
+    candidates: tuple[records.StudyCandidate, ...]
+    plans: tuple[records.Plan, ...]
+    trials: tuple[records.Trial, ...]
+    measurements: dict[int, records.Measurement]
+
+    @classmethod
+    def of(cls, repos: Repositories, study: records.Study) -> Progress:
+        """The study as the store has it."""
+        candidates = tuple(repos.studies.candidates(study.id))
+        found = {plan.id: plan for plan in repos.plans.get_many([candidate.plan_id for candidate in candidates])}
+        measured = repos.measurements.of_study(study.id)
+        return cls(
+            study=study,
+            candidates=candidates,
+            plans=tuple(found[candidate.plan_id] for candidate in candidates),
+            trials=tuple(repos.studies.trials(study.id)),
+            measurements={one.trial_number: one for one in measured if one.trial_number is not None},
+        )
+
+    @property
+    def tried(self) -> list[Tried]:
+        """Trials that are over."""
+        return [self._tried(trial) for trial in self.trials if trial.outcome is not None]
+
+    @property
+    def running(self) -> list[int]:
+        """Places of candidates that are run right now."""
+        return [trial.place for trial in self.trials if trial.state == "running"]
+
+    @property
+    def best(self) -> tuple[records.Trial, records.Measurement] | None:
+        """The fastest trial that ran to its end."""
+        done = [
+            (trial, self.measurements[trial.number])
+            for trial in self.trials
+            if trial.outcome == "ok" and trial.number in self.measurements
+        ]
+        return min(done, key=lambda one: one[1].step_time_s or np.inf, default=None)
+
+    def asked(self) -> Study:
+        """The study to ask what comes next."""
+        study = Study(self.tuning_candidates())
+        for tried in self.tried:
+            study.tell(tried)
+        study.running(self.running)
+        return study
+
+    def belief(self) -> Belief:
+        """What is believed of the candidates now; those that run are still to be seen."""
+        return Belief(self.tuning_candidates(), self.tried)
+
+    def tuning_candidates(self) -> Candidates:
+        """The candidates in the words of ``planner.tuning``."""
+        predictions = [plan.prediction for plan in self.plans]
+        memory = [prediction["memory"] for prediction in predictions]
+        peaks = np.array([float(entry["peak_bytes"]) for entry in memory])
+        highs = [entry.get("peak_interval_bytes", [entry["peak_bytes"]] * 2)[1] for entry in memory]
+        return Candidates(
+            predicted_s=np.array([float(prediction["step_time_s"]) for prediction in predictions]),
+            peak_bytes=peaks,
+            plans=[plan.plan for plan in self.plans],
+            limit_bytes=float(max(entry["usable_bytes"] for entry in memory)),
+            memory_error=float(np.median(np.array(highs) / peaks - 1.0)) or _LEAST_ERROR,
+        )
+
+    def is_late(self, now: datetime) -> bool:
+        """Whether its time is over."""
+        return self.study.deadline is not None and now >= self.study.deadline
+
+    def _tried(self, trial: records.Trial) -> Tried:
+        measured = self.measurements.get(trial.number)
+        assert trial.outcome is not None
+        return Tried(
+            place=trial.place,
+            status=trial.outcome,
+            step_time_s=None if measured is None else measured.step_time_s,
+            peak_bytes=None if measured is None else measured.peak_allocated_bytes,
+        )
+
+
+_LEAST_ERROR = 0.01
