@@ -22,6 +22,7 @@ from planner.cli.serve import serve
 from planner.cli.settings import config_path, read_config
 from planner.cli.suggest import suggest
 from planner.cli.sweep import sweep
+from planner.cli.tune import tune
 from planner.cli.validate import validate
 from planner.cli.worker import worker
 from planner.distribution import check_distribution
@@ -40,6 +41,7 @@ app.command("suggest")(suggest)
 app.command("sweep")(sweep)
 app.command("check")(check)
 app.command("export")(export)
+app.command("tune")(tune)
 app.command("predict")(predict)
 app.command("validate")(validate)
 app.command("calibrate")(calibrate)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from planner.profiling.probe.can import check_can
-
 from costmodel.errors import InvalidInput
 from planner.export.job import Job
 from planner.profiling.local import Guarded
+from planner.profiling.probe.can import check_can
 from planner.profiling.probing import probe_words, torchrun_words
 from planner.profiling.runner import State, TrialJob
 

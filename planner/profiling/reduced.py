@@ -32,7 +32,7 @@ def reduced(scenario: Scenario, plan: Plan, layers: int | None = None) -> tuple[
     if wanted == whole:
         return scenario, plan
     kept = _shares(chunks, wanted)
-    model = _shallower(scenario.model, wanted)
+    model = shallower(scenario.model, wanted)
     of_stage = tuple(sum(device) for device in kept)
     again = tuple(
         _rounded_share(some, before, after)
@@ -69,7 +69,12 @@ def _rounded_share(part: int, before: int, after: int) -> int:
     return min(max(round(after * part / before), 1), after)
 
 
-def _shallower(model: ModelSpec, layers: int) -> ModelSpec:
+def shallower(model: ModelSpec, layers: int) -> ModelSpec:
+    """The model with so many layers, the kinds of them in proportion.
+
+    Raises:
+        InvalidInput: it is a hybrid.
+    """
     if model.hybrid is not None:
         raise InvalidInput(
             "layers", layers, f"{model.name} is a hybrid, whose layers differ: its depth can't be reduced"

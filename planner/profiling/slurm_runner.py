@@ -12,11 +12,10 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-from planner.profiling.probe.can import check_can
-
 from costmodel.errors import InvalidInput, PlannerError
 from costmodel.spec.base import Frozen
 from planner.export.job import Job
+from planner.profiling.probe.can import check_can
 from planner.profiling.probing import probe_words, torchrun_words
 from planner.profiling.processes import MARK
 from planner.profiling.runner import State, TrialJob

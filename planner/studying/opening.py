@@ -64,6 +64,25 @@ def open_study(
     return study
 
 
+def resume_study(store: Store, name: str, settings: StudySettings, now: datetime) -> records.Study:
+    """The study of that name, open again under the budget of ``settings``.
+
+    Raises:
+        InvalidInput: there is none of that name.
+    """
+    with store.writing() as repos:
+        study = repos.studies.named(name)
+        if study is None:
+            raise InvalidInput("study", name, "no study of that name is stored: leave out --resume for a new one")
+        if study.state != "preparing" and not repos.studies.reopen(
+            study.id, settings.trials, deadline_of(settings, now)
+        ):
+            raise InvalidInput("study", name, f"it failed before any trial: {study.ended_because}")
+        found = repos.studies.get(study.id)
+    assert found is not None
+    return found
+
+
 def deadline_of(settings: StudySettings, now: datetime) -> datetime | None:
     """When a study that is opened now has to be over."""
     return None if settings.max_minutes is None else now + timedelta(minutes=settings.max_minutes)

@@ -1,0 +1,69 @@
+"""A study as ``planner tune --json`` prints it and the API answers it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from db import records
+from planner.studying.opening import settings_of
+from planner.studying.progress import Progress
+
+Json = dict[str, Any]
+
+
+def study_in_words(progress: Progress) -> Json:
+    """``{id, name, state, ended_because, runner, best, trials: [...], ...}``; seconds and bytes as everywhere."""
+    study, best = progress.study, progress.best
+    settings = settings_of(study)
+    return {
+        "id": study.id,
+        "name": study.name,
+        "scenario_id": study.scenario_id,
+        "state": study.state,
+        "ended_because": study.ended_because,
+        "runner": study.runner,
+        "most_trials": study.most_trials,
+        "deadline": _moment(study.deadline),
+        "steps": settings.steps,
+        "warm_up": settings.warm_up,
+        "seed": study.settings["seed"],
+        "created_at": _moment(study.created_at),
+        "ended_at": _moment(study.ended_at),
+        "candidates": len(progress.candidates),
+        "best": None if best is None else best[0].number,
+        "trials": [trial_in_words(progress, trial) for trial in progress.trials],
+    }
+
+
+def trial_in_words(progress: Progress, trial: records.Trial) -> Json:
+    """A trial with what was predicted of its plan and what was measured."""
+    plan, measured = progress.plans[trial.place], progress.measurements.get(trial.number)
+    predicted, low_high = plan.prediction["step_time_s"], plan.prediction["step_time_interval_s"]
+    step = None if measured is None else measured.step_time_s
+    return {
+        "number": trial.number,
+        "state": trial.state,
+        "outcome": trial.outcome,
+        "reason": trial.reason,
+        "origin": progress.candidates[trial.place].origin,
+        "plan_id": plan.id,
+        "plan": plan.plan,
+        "attempt": trial.attempt,
+        "gain": trial.details.get("gain"),
+        "chance_to_fit": trial.details.get("chance_to_fit"),
+        "predicted_step_time_s": predicted,
+        "predicted_step_time_interval_s": list(low_high),
+        "predicted_peak_bytes": plan.prediction["memory"]["peak_bytes"],
+        "measurement_id": None if measured is None else measured.id,
+        "step_time_s": step,
+        "measured_over_predicted": None if step is None else step / predicted,
+        "peak_allocated_bytes": None if measured is None else measured.peak_allocated_bytes,
+        "peak_reserved_bytes": None if measured is None else measured.peak_reserved_bytes,
+        "created_at": _moment(trial.created_at),
+        "ended_at": _moment(trial.ended_at),
+    }
+
+
+def _moment(value: datetime | None) -> str | None:
+    return None if value is None else value.isoformat()
