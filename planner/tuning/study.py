@@ -19,6 +19,9 @@ from optuna.trial import FrozenTrial, TrialState
 from planner.tuning.belief import Belief, Candidates, Tried
 from planner.tuning.proposals import proposal_of
 
+# It tells of every study that is made; ours are made anew for every question.
+optuna.logging.disable_default_handler()
+
 _PLACE, _STATUS, _PEAK = "candidate", "status", "peak_bytes"
 _STATES = {
     "ok": TrialState.COMPLETE,
