@@ -27,6 +27,17 @@ def export(
     target_version: Annotated[str | None, typer.Option(help="Version of the target; that of the plan.")] = None,
     out: Annotated[str | None, typer.Option(help="Folder for the files; one file goes to stdout without it.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files of the folder.")] = False,
+    job_name: Annotated[str, typer.Option(help="Of a scheduler's job: any text.")] = "train",
+    partition: Annotated[str | None, typer.Option(help="Of Slurm.")] = None,
+    account: Annotated[str | None, typer.Option(help="Of Slurm.")] = None,
+    time_limit: Annotated[str | None, typer.Option(help="That the job may take: 36h, 90m, 1-12:00:00.")] = None,
+    image: Annotated[str | None, typer.Option(help="Container image of the job.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Kueue's LocalQueue.")] = None,
+    topology: Annotated[str | None, typer.Option(help="Node label of the units of network that hold a job.")] = None,
+    domain_topology: Annotated[
+        str | None, typer.Option(help="Node label of scale-up domains larger than a node (NVL72).")
+    ] = None,
+    restarts: Annotated[int, typer.Option(help="How often a failed job is started again, where that is counted.")] = 3,
     list_targets: Annotated[bool, typer.Option("--list", help="List the targets and their versions.")] = False,
     model: Annotated[str | None, typer.Option(help="As in suggest, if the plan's file doesn't name it.")] = None,
     cluster: Annotated[str | None, typer.Option(help="As in suggest, if the plan's file doesn't name it.")] = None,
@@ -54,8 +65,19 @@ def export(
         raise Missing("target", "--target is required; --list shows them")
     if (plan is None) == (id is None):
         raise Missing("plan", "give --plan or --id, one of them")
+    about_job = _about_job(
+        job_name,
+        time_limit,
+        partition=partition,
+        account=account,
+        image=image,
+        queue=queue,
+        topology=topology,
+        domain_topology=domain_topology,
+        restarts=restarts,
+    )
     if id is not None:
-        written = _stored(id, target, target_version, server)
+        written = _stored(id, target, target_version, server, about_job)
     else:
         from planner.check.plan_file import read_document
         from planner.check.question import CheckQuestion
@@ -74,13 +96,26 @@ def export(
             framework=framework,
             framework_version=framework_version,
         )
-        job = job_of_document(asked, read_document(asked.plan), rank)
+        job = job_of_document(asked, read_document(asked.plan), rank, **about_job)
         written = launch_of(job, target, target_version)
     _deliver(written, out, force=force, as_json=as_json)
 
 
-def _stored(plan_id: str, target: str, version: str | None, server: str | None) -> Launch:
+def _about_job(name: str, time_limit: str | None, **options: Any) -> dict[str, Any]:
+    """What a scheduler is told beside the plan, as fields of a job."""
+    from planner.export.job import SchedulerOptions, time_limit_of
+
+    seconds = None if time_limit is None else time_limit_of(time_limit)
+    return {"name": name, "scheduler": SchedulerOptions(time_limit_s=seconds, **options)}
+
+
+def _stored(plan_id: str, target: str, version: str | None, server: str | None, about_job: Mapping[str, Any]) -> Launch:
     if server:
+        from planner.export.job import Job
+
+        usual = {"name": Job.name, "scheduler": type(about_job["scheduler"])()}
+        if about_job != usual:
+            raise InvalidInput("server", server, "a server takes no options of jobs: fetch the plan, and use --plan")
         from planner.cli.asking_server import launch_there
 
         return launch_there(server, plan_id, target, version)
@@ -89,7 +124,7 @@ def _stored(plan_id: str, target: str, version: str | None, server: str | None) 
     from planner.stored.jobs import stored_job
 
     with Store.open() as store, store.reading() as repos:
-        job = stored_job(repos, plan_id)
+        job = stored_job(repos, plan_id, **about_job)
     if job is None:
         raise InvalidInput("id", plan_id, "the database has no such plan")
     return launch_of(job, target, version)
