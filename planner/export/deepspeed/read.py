@@ -49,12 +49,12 @@ def read(text: str) -> Read:
 def _parsed(text: str) -> dict[str, Any]:
     """As JSON; else without comments as YAML, which takes the rest of what people write."""
     try:
-        return mapping_of(text, is_json=True, shown=_WHERE, field="plan")
+        return mapping_of(text, is_json=True, shown=_WHERE, field="from")
     except UnreadableFile as error:
         # A comment leaves its place as a blank, so that lines and columns stay.
         plain = _COMMENT.sub(lambda found: found.group(1) or " ", text)
         try:
-            return mapping_of(plain.replace("\t", " "), is_json=False, shown=_WHERE, field="plan")
+            return mapping_of(plain.replace("\t", " "), is_json=False, shown=_WHERE, field="from")
         except UnreadableFile:
             raise error from None
 

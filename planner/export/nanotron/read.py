@@ -28,7 +28,7 @@ def read(text: str) -> Read:
         UnreadableFile: it is no YAML mapping.
         InvalidInput: a value can't be what its key is about.
     """
-    data = mapping_of(text, is_json=False, shown=_WHERE, field="plan")
+    data = mapping_of(text, is_json=False, shown=_WHERE, field="from")
     keys = Notebook(dotted(data), _WHERE)
     keys.says("framework", "nanotron", "the file is nanotron's")
     model = _model(keys, data)
