@@ -43,6 +43,7 @@ class Program:
     Attributes:
         launcher: ``torchrun`` starts a process for each device; ``python`` one for each node.
         script: the training program, as its framework calls it; the user's own may stand in for it.
+        module: whether ``script`` is a module's name and no file (``-m``).
         arguments: after the script, one word each, unquoted.
         environment: variables that the plan needs.
         files: what the arguments name.
@@ -51,6 +52,7 @@ class Program:
 
     launcher: Launcher
     script: str
+    module: bool = False
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     files: tuple[LaunchFile, ...] = ()

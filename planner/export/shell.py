@@ -79,11 +79,12 @@ def launcher(program: Program, *, nodes: str, per_node: int, rank: str, address:
     """
     if program.launcher == "python":
         meeting = f"JAX_COORDINATOR_IP={address} JAX_COORDINATOR_PORT={port} NNODES={nodes} NODE_RANK={rank}"
-        return ["env", meeting, "python", "-u"]
+        return ["env", meeting, "python", "-u", *(["-m"] if program.module else [])]
     return [
         "torchrun",
         f"--nnodes {nodes} --nproc-per-node {per_node} --node-rank {rank}",
         f"--rdzv-backend static --rdzv-endpoint {address}:{port}",
+        *(["-m"] if program.module else []),
     ]
 
 

@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 from _pytest.mark.structures import ParameterSet
 
+from tests.differential.test_frameworks import missing_packages
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FOLDER = os.environ.get("FRAMEWORK_RELEASES")
@@ -29,26 +31,42 @@ def known(framework: str, *names: str) -> list[ParameterSet]:
     return [pytest.param(name, marks=() if _is_there(framework, name) else (_MISSING,)) for name in names]
 
 
-def ask(framework: str, release: str, cases: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """What ``<framework>_probe.py`` answers to each case."""
+def ask(framework: str, release: str, cases: Sequence[Mapping[str, Any]], probe: str | None = None) -> list[Any]:
+    """What a probe, ``<framework>_probe.py`` unless named, answers to each case."""
     assert FOLDER is not None, "FRAMEWORK_RELEASES is not set"
     packages = Path(FOLDER) / framework / release
     assert packages.is_dir(), f"{packages} is missing: see .ci/run"
+    answers = _asked(probe or framework, list(cases), [str(packages)])
+    assert isinstance(answers, list)
+    return answers
+
+
+def ask_installed(probe: str, questions: Any, *packages: str) -> Any:
+    """What ``<probe>_probe.py`` answers with these packages of the extra ``frameworks``."""
+    missing = [name for name in missing_packages() if name.partition("==")[0] in packages]
+    if missing:
+        reason = f"pip install '.[frameworks]' brings what is missing: {', '.join(missing)}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return _asked(probe, questions, [])
+
+
+def _asked(probe: str, questions: Any, packages: list[str]) -> Any:
     with TemporaryDirectory() as folder:
         asked, answered = Path(folder) / "cases.json", Path(folder) / "answers.json"
-        asked.write_text(json.dumps(list(cases)), encoding="utf-8")
+        asked.write_text(json.dumps(questions), encoding="utf-8")
         done = subprocess.run(
-            [sys.executable, str(HERE / f"{framework}_probe.py"), str(asked), str(answered)],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(packages), str(ROOT)]), "CUDA_VISIBLE_DEVICES": ""},
+            [sys.executable, str(HERE / f"{probe}_probe.py"), str(asked), str(answered)],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([*packages, str(ROOT)]), "CUDA_VISIBLE_DEVICES": ""},
             capture_output=True,
             text=True,
             timeout=_LONGEST_S,
             check=False,
+            cwd=folder,
         )
         assert done.returncode == 0, done.stderr[-3000:]
-        answers = json.loads(answered.read_text(encoding="utf-8"))
-    assert isinstance(answers, list)
-    return answers
+        return json.loads(answered.read_text(encoding="utf-8"))
 
 
 def _is_there(framework: str, release: str) -> bool:
