@@ -16,10 +16,13 @@ from costmodel.calibration.fit.fit import Fitted, fit
 from costmodel.calibration.fit.moved import Moved, moved_rows
 from costmodel.calibration.fit.priors import Priors, calibration_of, load_priors, priors_from
 from costmodel.calibration.microbenchmarks.learned import Learned, learn
+from costmodel.catalog.cluster_catalog import load_cluster
 from costmodel.errors import InvalidInput
 from costmodel.runs.carried import default_runs
 from costmodel.runs.columns import Run
 from costmodel.runs.reader import problems_of, read_runs
+from costmodel.spec.cluster import ClusterSpec
+from planner.profiling.probe.folder import probed
 
 Base = Literal["shipped", "none"]
 
@@ -74,6 +77,7 @@ def calibrate(
     accelerator: str | None = None,
     cluster: str | None = None,
     name: str | None = None,
+    probe: Sequence[str] = (),
 ) -> Calibrated:
     """Fit a calibration.
 
@@ -87,6 +91,8 @@ def calibrate(
         accelerator: what was measured, for files that don't name it.
         cluster: what collectives were measured on, a catalog name or a file; None for the usual one.
         name: of the calibration; None for one that says where it comes from.
+        probe: folders that the probe has written to: its kernels, collectives and runs count beside the others, on the
+            machine that it measured unless ``cluster`` says another.
 
     Raises:
         InvalidInput: a file is unusable, or nothing in it is measured and can be priced.
@@ -94,15 +100,20 @@ def calibrate(
     priors = load_priors() if base == "none" else priors_from(load_calibration(DEFAULT_CALIBRATION))
     begin = priors.name
     alone = None
+    found = probed(probe)
+    collectives, gemm = (*collectives, *found.collectives), (*gemm, *found.gemm)
+    cluster = cluster or found.cluster
     if collectives or gemm:
         alone = learn(priors, collectives=collectives, gemm=gemm, accelerator=accelerator, cluster=cluster)
         priors = alone.priors
-    name = name or _name(runs, base, alone)
+    name = name or _name(base, own=runs is not None or alone is not None or bool(found.runs))
     fitted: Fitted | None = None
     rows: Sequence[Run] = ()
-    if runs is not None or alone is None:
-        rows = default_runs() if runs is None else read_runs(runs)
-        fitted = _fitted(rows, priors, runs, base, name)
+    files = (*(() if runs is None else (runs,)), *found.runs)
+    if files or alone is None:
+        rows = tuple(row for file in files for row in read_runs(file)) if files else default_runs()
+        known = None if cluster is None else load_cluster(cluster)
+        fitted = _fitted(rows, priors, base, name, own=bool(files), known=known)
     moved, steady = moved_rows(fitted) if fitted else ((), 0)
     return Calibrated(
         calibration=fitted.calibration if fitted else _of_priors(priors, base, name),
@@ -117,8 +128,8 @@ def calibrate(
     )
 
 
-def _name(runs: str | None, base: Base, alone: Learned | None) -> str:
-    if runs is None and alone is None:
+def _name(base: Base, *, own: bool) -> str:
+    if not own:
         return DEFAULT_CALIBRATION if base == "none" else f"{DEFAULT_CALIBRATION}-again"
     return f"{DEFAULT_CALIBRATION}-and-own" if base == "shipped" else "own"
 
@@ -127,15 +138,18 @@ def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def _fitted(rows: Sequence[Run], priors: Priors, runs: str | None, base: Base, name: str) -> Fitted:
+def _fitted(
+    rows: Sequence[Run], priors: Priors, base: Base, name: str, *, own: bool, known: ClusterSpec | None
+) -> Fitted:
     return fit(
         rows,
         priors,
         name=name,
-        retrieved=priors.retrieved if runs is None else _today(),
-        what=CARRIED if runs is None else "runs of one's own",
-        carried=runs is None or base == "shipped",
-        study_effects=runs is None or base == "none",
+        retrieved=_today() if own else priors.retrieved,
+        what="runs of one's own" if own else CARRIED,
+        carried=not own or base == "shipped",
+        study_effects=not own or base == "none",
+        known=known,
     )
 
 

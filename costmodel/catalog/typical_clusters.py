@@ -21,7 +21,8 @@ def typical_cluster(accelerator: AcceleratorSpec) -> ClusterSpec:
     """The catalog cluster in which such devices usually sit, with these devices in it.
 
     Raises:
-        UnknownName: the accelerator (a user's own) names a cluster that the catalog doesn't have.
+        InvalidInput: the accelerator (a user's own) names a cluster that the catalog doesn't have, or none, and its
+            family (CPUs) has no usual one.
     """
     return _typical_cluster(accelerator, folders.user_dir())
 
@@ -115,7 +116,10 @@ def _largest_divisor(number: int, *, most: int, multiple_of: int) -> int:
 # Cached by the user's directory as well, since a name may mean something else there.
 @lru_cache(maxsize=256)
 def _typical_cluster(accelerator: AcceleratorSpec, user_dir: Path | None) -> ClusterSpec:
-    name = accelerator.typical_cluster or _links()["by_family"][accelerator.family]
+    name = accelerator.typical_cluster or _links()["by_family"].get(accelerator.family)
+    if name is None:
+        expected = f"{accelerator.name} is of the family {accelerator.family}, which sits in no usual cluster: name one"
+        raise InvalidInput("accelerator.typical_cluster", "", expected)
     try:
         cluster = load_cluster(name)
     except UnknownName as error:

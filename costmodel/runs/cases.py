@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from costmodel.calibration.calibration import Calibration
+from costmodel.catalog.accelerator_catalog import compact
 from costmodel.catalog.framework_catalog import framework_in_era, load_optimizer, recognise_framework
 from costmodel.catalog.spellings import recognise_accelerator
 from costmodel.catalog.typical_clusters import cluster_with, typical_cluster
@@ -69,8 +70,8 @@ class Unpriced:
 class _Cases:
     """Builds cases under one calibration; scenarios are shared between runs."""
 
-    def __init__(self, calibration: Calibration) -> None:
-        self.calibration = calibration
+    def __init__(self, calibration: Calibration, known: ClusterSpec | None = None) -> None:
+        self.calibration, self.known = calibration, known
         self.scenarios: dict[tuple[object, ...], Scenario] = {}
 
     def of(self, run: Run) -> Case | Unpriced:
@@ -89,14 +90,11 @@ class _Cases:
         found = model_of(run)
         if found.spec is None:
             return Unpriced(run=run, reason="; ".join((*run.problems, *found.notes)))
-        accelerator = recognise_accelerator(run.accelerator)
         notes = [*run.problems, *found.notes]
-        if accelerator.note:
-            notes.append(accelerator.note)
-        cluster = _cluster(accelerator.accelerator, run)
-        precision, said = words.precision_of(run.precision, accelerator.accelerator)
+        cluster = self._cluster(run, notes)
+        precision, said = words.precision_of(run.precision, cluster.accelerator)
         notes += said
-        framework = _framework(run, found.spec, accelerator.accelerator, precision.name, notes)
+        framework = _framework(run, found.spec, cluster.accelerator, precision.name, notes)
         recompute, modules, said = words.recompute_of(run.recompute)
         notes += said
         if modules is not None:
@@ -154,10 +152,24 @@ class _Cases:
             notes=tuple(dict.fromkeys(notes)),
         )
 
+    def _cluster(self, run: Run, notes: list[str]) -> ClusterSpec:
+        if self.known is not None and compact(run.accelerator) == compact(self.known.accelerator.name):
+            return self.known
+        accelerator = recognise_accelerator(run.accelerator)
+        if accelerator.note:
+            notes.append(accelerator.note)
+        return _cluster(accelerator.accelerator, run)
 
-def cases_of(runs: tuple[Run, ...], calibration: Calibration) -> list[Case | Unpriced]:
-    """Every run as a case, in order."""
-    cases = _Cases(calibration)
+
+def cases_of(
+    runs: tuple[Run, ...], calibration: Calibration, known: ClusterSpec | None = None
+) -> list[Case | Unpriced]:
+    """Every run as a case, in order.
+
+    Args:
+        known: the cluster of runs that name its accelerator, which need not be in the catalog.
+    """
+    cases = _Cases(calibration, known)
     return [cases.of(run) for run in runs]
 
 

@@ -32,6 +32,7 @@ Family = Literal[
     "gaudi",
     "trainium",
     "ascend",
+    "cpu",
 ]
 TierKind = Literal["nvlink", "xgmi", "ici", "neuronlink", "hccs", "pcie", "infiniband", "roce", "efa", "tcp"]
 

@@ -23,6 +23,10 @@ def calibrate(
     gemm: Annotated[
         list[str] | None, typer.Option(help="CSV file of measured GEMMs or attention cores. Repeat it for more.")
     ] = None,
+    probe: Annotated[
+        list[str] | None,
+        typer.Option(help="Folder with what the probe has measured or run (docs/tuning.md). Repeat it for more."),
+    ] = None,
     accelerator: Annotated[
         str | None, typer.Option(help="The device, for logs and tables that don't name one of the catalog.")
     ] = None,
@@ -53,14 +57,14 @@ def calibrate(
     for option, file in (("out", out), ("cluster-out", cluster_out)):
         if file is not None and not file.lower().endswith(".json"):
             raise InvalidInput(option, file, "a file whose name ends in .json is expected, as it is read again")
-    if runs is None and base == "shipped" and not (collectives or gemm):
+    if runs is None and base == "shipped" and not (collectives or gemm or probe):
         raise Missing(
             "runs",
-            "the shipped calibration knows the runs that ship already: name a file of runs, a log with --collectives "
-            "or a table with --gemm; or --base none",
+            "the shipped calibration knows the runs that ship already: name a file of runs, a log with --collectives, "
+            "a table with --gemm or a folder with --probe; or --base none",
         )
     for option, value in (("accelerator", accelerator), ("cluster", cluster), ("cluster-out", cluster_out)):
-        if value is not None and not (collectives or (gemm and option == "accelerator")):
+        if value is not None and not (collectives or probe or (gemm and option == "accelerator")):
             raise InvalidInput(option, value, "it is about --collectives, and none are given")
     found = calibrate(
         runs=runs,
@@ -70,6 +74,7 @@ def calibrate(
         accelerator=accelerator,
         cluster=cluster,
         name=name,
+        probe=probe or (),
     )
     network = cluster_text(found.alone, "cluster-out") if found.alone and cluster_out else None
     write_whole(out, calibration_text(found.calibration), "out")

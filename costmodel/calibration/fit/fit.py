@@ -18,6 +18,7 @@ from costmodel.calibration.ranges import merged
 from costmodel.errors import InvalidInput
 from costmodel.runs.cases import Unpriced, cases_of
 from costmodel.runs.columns import Run
+from costmodel.spec.cluster import ClusterSpec
 
 # Of the log. A row that lies no further from its parent, or from its prior, says no more than that. Hundreds of rows
 # make a prediction, so what each of them may drop is little.
@@ -69,6 +70,7 @@ def fit(
     carried: bool = False,
     settings: Settings | None = None,
     study_effects: bool = True,
+    known: ClusterSpec | None = None,
 ) -> Fitted:
     """The calibration that priors and measured runs agree on.
 
@@ -80,11 +82,12 @@ def fit(
         carried: whether they are those that ship with the planner.
         settings: how far runs are believed.
         study_effects: False when all runs are of whom the calibration is for.
+        known: the cluster of runs that name its accelerator, which need not be in the catalog.
 
     Raises:
         InvalidInput: no run was measured that can be priced.
     """
-    measured = measured_in(runs, calibration_of(priors))
+    measured = measured_in(runs, calibration_of(priors), known)
     if not measured:
         raise InvalidInput("runs", f"{len(runs)} row{'s' * (len(runs) != 1)}", _nothing_to_learn(runs, priors))
     tree = tree_of(priors, [case for figure in measured for case in figure.cases])

@@ -22,6 +22,7 @@ from costmodel.runs.cases import cases_of
 from costmodel.runs.columns import Run
 from costmodel.runs.predictions import MemoryFigure, chosen_rows, memory_figure_of
 from costmodel.scenario import Scenario
+from costmodel.spec.cluster import ClusterSpec
 from costmodel.table import PlanTable, StageTable, stage_table_of
 
 _GIB = 2**30
@@ -74,13 +75,15 @@ class Measured:
         return np.log(memory)
 
 
-def measured_in(runs: Sequence[Run], calibration: Calibration) -> tuple[Measured, ...]:
+def measured_in(
+    runs: Sequence[Run], calibration: Calibration, known: ClusterSpec | None = None
+) -> tuple[Measured, ...]:
     """The runs whose time was measured, and those whose memory was, as far as they can be priced; none that is empty.
 
-    A plan that a run leaves open is what ``calibration`` has for the fastest that fits.
+    A plan that a run leaves open is what ``calibration`` has for the fastest that fits; ``known`` as in ``cases_of``.
     """
     observed = Observed.of(runs)
-    cases = dict(enumerate(cases_of(tuple(runs), calibration)))
+    cases = dict(enumerate(cases_of(tuple(runs), calibration, known)))
     priced = {index: case for index, case in cases.items() if isinstance(case, RunCase)}
     found = (
         _measured("time", priced, observed.scorable, observed.step_time_s),

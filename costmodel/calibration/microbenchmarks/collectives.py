@@ -14,9 +14,7 @@ from costmodel.calibration.microbenchmarks.devices import Devices
 from costmodel.calibration.microbenchmarks.evidence import Evidence, Place, facts_of
 from costmodel.calibration.microbenchmarks.settings import microbenchmark_settings
 from costmodel.calibration.parameters import Parameters
-from costmodel.catalog.cluster_catalog import load_cluster
 from costmodel.catalog.framework_catalog import load_precision
-from costmodel.catalog.typical_clusters import typical_cluster
 from costmodel.collectives import TierCost, all_gather, all_reduce, all_to_all, neighbours, reduce_scatter
 from costmodel.errors import InvalidInput
 from costmodel.facts import Facts
@@ -65,34 +63,29 @@ class PlacedSweep:
 
 
 def collective_evidence(
-    paths: Sequence[str], devices: Devices, cluster: str | None, calibration: Calibration, field: str = "collectives"
+    paths: Sequence[str], devices: Devices, calibration: Calibration, field: str = "collectives"
 ) -> tuple[Evidence, list[PlacedSweep], list[str]]:
     """(what logs say, their sweeps, what was passed over and why).
-
-    Args:
-        cluster: catalog name or file of the cluster that was measured; None for the one in which such devices usually
-            sit.
 
     Raises:
         InvalidInput: a log is unusable, of a device that isn't known or not of the cluster, or doesn't lie on it.
     """
     notes: list[str] = []
     placed: list[PlacedSweep] = []
-    known = load_cluster(cluster) if cluster is not None else None
     for path in paths:
         sweeps, passed_over = read_collective_log(path, field)
         notes += passed_over
         for sweep in sweeps:
             where = f"{sweep.file}:{sweep.line}"
-            placed.append(
-                _placed(sweep, _cluster(devices.named(sweep.device, where, field), known, where), where, field)
-            )
+            accelerator = devices.named(sweep.device, where, field)
+            placed.append(_placed(sweep, _cluster(accelerator, devices, where), where, field))
     return _evidence(placed, calibration), placed, notes
 
 
-def _cluster(accelerator: AcceleratorSpec, known: ClusterSpec | None, where: str) -> ClusterSpec:
+def _cluster(accelerator: AcceleratorSpec, devices: Devices, where: str) -> ClusterSpec:
+    known = devices.cluster
     if known is None:
-        return typical_cluster(accelerator)
+        return devices.place_of(accelerator)
     if known.accelerator.name != accelerator.name:
         raise InvalidInput(
             "cluster", known.name, f"its devices are {known.accelerator.name}, in {where} {accelerator.name}"

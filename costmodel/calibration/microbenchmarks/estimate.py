@@ -54,6 +54,7 @@ class Estimate:
 
     name: str
     accelerator: str
+    family: str
     precision: str | None
     prior: Prior
     value: float
@@ -80,6 +81,7 @@ class Estimated:
 class _Unknown:
     own: OwnValue
     accelerator: str
+    family: str
     precision: str | None
     prior: Prior
 
@@ -136,14 +138,16 @@ class _Problem:
     def _position(
         self, own: OwnValue, place: Place, priors: Priors, positions: dict[tuple[str, str, str | None], int]
     ) -> int:
-        accelerator = place.cluster.accelerator.name
+        accelerator, family = place.cluster.accelerator.name, place.cluster.accelerator.family
         precision = place.calibrated_as if "precision" in own.by else None
         key = own.name, accelerator, precision
         if key not in positions:
             prior = holding_prior(priors, own.name, place)
             positions[key] = len(self.unknowns) if prior.value > 0 else -1
             if prior.value > 0:
-                self.unknowns.append(_Unknown(own=own, accelerator=accelerator, precision=precision, prior=prior))
+                self.unknowns.append(
+                    _Unknown(own=own, accelerator=accelerator, family=family, precision=precision, prior=prior)
+                )
         return positions[key]
 
     def _predicted(self, of: int, x: Num) -> Num:
@@ -227,6 +231,7 @@ class _Problem:
                 Estimate(
                     name=unknown.own.name,
                     accelerator=unknown.accelerator,
+                    family=unknown.family,
                     precision=unknown.precision,
                     prior=unknown.prior,
                     value=value,

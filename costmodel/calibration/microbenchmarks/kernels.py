@@ -16,7 +16,6 @@ from costmodel.calibration.microbenchmarks.kernel_table import TERA, AttentionRo
 from costmodel.calibration.microbenchmarks.settings import microbenchmark_settings
 from costmodel.calibration.parameters import Parameters
 from costmodel.catalog.framework_catalog import load_precision
-from costmodel.catalog.typical_clusters import typical_cluster
 from costmodel.errors import InvalidInput
 from costmodel.kernels import FLASH_BACKWARD_OVER_FORWARD, attention_core_s, gemm_s
 from costmodel.model_facts import UNBOUNDED
@@ -71,7 +70,7 @@ def _place(row: GemmRow | AttentionRow, devices: Devices, field: str) -> Place:
     if rate > microbenchmark_settings().kernels.above_peak * peak:
         expected = f"{rate / TERA:.4g} TFLOP/s can't be: {accelerator.name} has {peak / TERA:.4g} in {format_}"
         raise InvalidInput(field, row.where, expected)
-    return Place(cluster=typical_cluster(accelerator), precision=recipe)
+    return Place(cluster=devices.place_of(accelerator), precision=recipe)
 
 
 def _flops_per_s(row: GemmRow | AttentionRow) -> float:

@@ -15,7 +15,7 @@ from costmodel.calibration.microbenchmarks.evidence import Evidence
 from costmodel.calibration.microbenchmarks.kernels import kernel_evidence
 from costmodel.calibration.microbenchmarks.settings import microbenchmark_settings
 from costmodel.calibration.parameters import SHARES_OF_ONE
-from costmodel.catalog.accelerator_catalog import load_accelerator
+from costmodel.catalog.cluster_catalog import load_cluster
 from costmodel.spec.collective import MeasuredCollective
 
 # Of the log: devices in a training run are hotter than in a sweep, and share memory and links.
@@ -102,19 +102,20 @@ def learn(
     Args:
         collectives: logs of nccl-tests or rccl-tests; ``gemm``: tables of GEMMs or attention cores, CSV.
         accelerator: what devices are that files don't name.
-        cluster: that collectives were measured on; None for the one in which such devices usually sit.
+        cluster: that they were measured on, a name or a file; None for the one in which such devices usually sit.
 
     Raises:
         InvalidInput: a file is unusable; the message names it and the line.
     """
-    calibration, devices = calibration_of(priors), Devices(stated=accelerator)
+    known = load_cluster(cluster) if cluster is not None else None
+    calibration, devices = calibration_of(priors), Devices(stated=accelerator, cluster=known)
     evidence: list[Evidence] = []
     notes: list[str] = []
     placed: list[PlacedSweep] = []
     if gemm:
         evidence, notes = kernel_evidence(gemm, devices, calibration)
     if collectives:
-        told, placed, passed_over = collective_evidence(collectives, devices, cluster, calibration)
+        told, placed, passed_over = collective_evidence(collectives, devices, calibration)
         evidence.append(told)
         notes += passed_over
     found = estimate(evidence, priors, microbenchmark_settings())
@@ -166,12 +167,11 @@ def _of_frameworks(of: Estimate, priors: Priors) -> list[Prior]:
     """What frameworks add to bare kernels and collectives stays, over the new value: a row for the device alone would
     take the place of theirs. None makes kernels faster than they are alone, unless it did before.
     """
-    family = load_accelerator(of.accelerator).family
     found: dict[tuple[str | None, str | None], tuple[int, Prior]] = {}
     for row in priors.parameters:
         if row.name != of.name or row.framework is None or row.value <= 0:
             continue
-        if row.accelerator not in (None, of.accelerator) or row.family not in (None, family):
+        if row.accelerator not in (None, of.accelerator) or row.family not in (None, of.family):
             continue
         if of.precision is not None and row.precision not in (None, of.precision):
             continue

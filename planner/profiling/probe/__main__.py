@@ -1,5 +1,7 @@
 """``torchrun ... -m planner.profiling.probe --job job.json --out DIR``: run a plan for a few steps.
 
+With ``--measure`` in place of the job it measures kernels and links.
+
 Exit codes: 0 finished, 1 crashed or hung, 2 bad input or a plan that the probe can't run, 3 out of memory. torchrun has
 exit codes of its own: whoever watches reads ``metrics.jsonl``.
 """
@@ -10,12 +12,16 @@ import argparse
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 from costmodel.errors import InvalidInput
 from planner.profiling.probe.can import check_can
+from planner.profiling.probe.facts import RUN
 from planner.profiling.probe.job import ProbeJob, read_job
 from planner.profiling.probe.lines import Lines
+from planner.profiling.probe.run_row import run_text
 from planner.profiling.probe.watchdog import Watchdog
 
 CRASHED, REFUSED, OUT_OF_MEMORY = 1, 2, 3
@@ -49,19 +55,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(asked: argparse.Namespace, lines: Lines, rank: int) -> int:
     job = None if asked.measure else _job(asked)
+    # Of names that its next releases change, which its older ones don't have.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
     # Torch takes seconds to import, and what can't run is told before.
     from planner.profiling.probe.trainer.memory import limit_memory
     from planner.profiling.probe.trainer.training import connect, train
 
-    connect(asked.timeout_s)
+    device = connect(asked.timeout_s)
     why = f"nothing was done for {asked.timeout_s:g} s"
     watchdog = Watchdog(asked.timeout_s, lambda: lines.fail("crash", rank, why), CRASHED)
     if asked.memory_bytes is not None:
         limit_memory(asked.memory_bytes)
     if job is None:
-        raise NotImplementedError
+        from planner.profiling.probe.measure.measuring import measure
+
+        found = measure(device, seconds_each=asked.seconds_each, beat=watchdog.beat)
+        watchdog.rest()
+        if rank == 0:
+            for name, text in found.files().items():
+                (Path(asked.out) / name).write_text(text, encoding="utf-8")
+            lines.say({"finished": True, "measured": sorted(found.files())})
+        return 0
     train(job, lines, steps=asked.steps, warm_up=asked.warm_up, beat=watchdog.beat)
     watchdog.rest()
+    row = run_text(job, lines.path) if rank == 0 else None
+    if row is not None:
+        (Path(asked.out) / RUN).write_text(row, encoding="utf-8")
     return 0
 
 
@@ -99,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--timeout-s", type=float, default=300.0, help="longest that a step or a collective may take")
     parser.add_argument("--memory-bytes", type=_positive, help="memory of a rank on a CPU beside its libraries")
     parser.add_argument("--measure", action="store_true", help="measure kernels and links instead")
+    parser.add_argument("--seconds-each", type=float, default=0.05, help="how long one size of one of them is repeated")
     return parser
 
 

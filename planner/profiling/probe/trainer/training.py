@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.distributed.tensor.parallel import loss_parallel
 
 from planner.profiling.probe.can import notes
+from planner.profiling.probe.facts import cpu_name
 from planner.profiling.probe.job import ProbeJob
 from planner.profiling.probe.lines import Lines
 from planner.profiling.probe.trainer.building import build, computes_in
@@ -54,7 +55,7 @@ def environment(job: ProbeJob, device: torch.device) -> dict[str, Any]:
     return {
         "torch": torch.__version__,
         "backend": dist.get_backend(),
-        "device": torch.cuda.get_device_name(device) if cuda else platform.processor() or platform.machine(),
+        "device": torch.cuda.get_device_name(device) if cuda else cpu_name(torch.get_num_threads()),
         "host": platform.node(),
         "ranks": dist.get_world_size(),
         "threads_per_rank": torch.get_num_threads(),

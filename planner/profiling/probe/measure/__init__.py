@@ -1,0 +1,1 @@
+"""Kernels and collectives measured alone, on all ranks at once, as plans meet them."""
