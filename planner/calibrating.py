@@ -16,7 +16,7 @@ from costmodel.calibration.fit.fit import Fitted, fit
 from costmodel.calibration.fit.moved import Moved, moved_rows
 from costmodel.calibration.fit.priors import Priors, calibration_of, load_priors, priors_from
 from costmodel.calibration.microbenchmarks.learned import Learned, learn
-from costmodel.catalog.cluster_catalog import load_cluster
+from costmodel.catalog.cluster_catalog import cluster_names, load_cluster
 from costmodel.errors import InvalidInput
 from costmodel.runs.carried import default_runs
 from costmodel.runs.columns import Run
@@ -170,13 +170,17 @@ def cluster_text(alone: Learned, option: str) -> str:
     """The measured cluster as a JSON file that ``--cluster`` takes: the one of the catalog with its own sweeps.
 
     Raises:
-        InvalidInput: sweeps are of none or of several clusters.
+        InvalidInput: sweeps are of none or of several clusters, or of one that only a file describes.
     """
     measured = alone.for_cluster_files
     if len(measured) != 1:
         found = " and ".join(measured) or "none"
         raise InvalidInput(option, found, "collectives of one cluster are needed, of two sizes of message at least")
     ((cluster, sweeps),) = measured.items()
+    if cluster not in cluster_names():
+        raise InvalidInput(
+            option, cluster, "the catalog doesn't have it: write its sweeps into its own file (collectives)"
+        )
     record = {
         "name": f"{cluster}-measured",
         "extends": cluster,

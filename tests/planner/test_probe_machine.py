@@ -130,6 +130,14 @@ def test_calibrate_learns_from_the_machine_and_its_runs(tmp_path: Path, capsys: 
     assert {row.provenance for row in own} >= {"measured"}
 
 
+def test_sweeps_of_a_machine_stay_in_its_own_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _written(tmp_path, _measured())
+    out, cluster = str(tmp_path / "own.json"), tmp_path / "cluster.json"
+    assert run(["calibrate", "--probe", str(tmp_path), "--out", out, "--cluster-out", str(cluster)]) == 2
+    assert "the catalog doesn't have it" in capsys.readouterr().err
+    assert not cluster.exists()
+
+
 @pytest.mark.parametrize(
     ("folders", "expected"),
     [(["absent"], "a folder that the probe has written to"), (["."], "it holds neither run.csv nor gemms.csv")],
