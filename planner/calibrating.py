@@ -178,9 +178,8 @@ def cluster_text(alone: Learned, option: str) -> str:
         raise InvalidInput(option, found, "collectives of one cluster are needed, of two sizes of message at least")
     ((cluster, sweeps),) = measured.items()
     if cluster not in cluster_names():
-        raise InvalidInput(
-            option, cluster, "the catalog doesn't have it: write its sweeps into its own file (collectives)"
-        )
+        expected = "the catalog doesn't have it: its sweeps belong into its own file, under collectives"
+        raise InvalidInput(option, cluster, expected)
     record = {
         "name": f"{cluster}-measured",
         "extends": cluster,
