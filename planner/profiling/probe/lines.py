@@ -24,10 +24,13 @@ class Lines:
 
     def __init__(self, folder: str) -> None:
         self.path = Path(folder) / NAME
+        # Two ranks may run out of memory at once: who makes this file may say so.
+        self._claim = Path(folder) / ".failed"
 
     def begin(self) -> None:
         """Make the folder, and the file empty."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._claim.unlink(missing_ok=True)
         self.path.write_text("", encoding="utf-8")
 
     def say(self, line: Mapping[str, Any]) -> None:
@@ -41,11 +44,8 @@ class Lines:
 
     def fail(self, why: str, rank: int, detail: str) -> None:
         """Say why it ends, unless a rank has said so before: what breaks then breaks because of that one."""
-        if '{"failed"' not in self._text():
-            self.say({"failed": why, "rank": rank, "detail": detail})
-
-    def _text(self) -> str:
         try:
-            return self.path.read_text(encoding="utf-8")
-        except OSError:
-            return ""
+            os.close(os.open(self._claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+        except FileExistsError:
+            return
+        self.say({"failed": why, "rank": rank, "detail": detail})
