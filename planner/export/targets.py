@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from costmodel.errors import UnknownName
-from planner.export import accelerate, deepspeed, maxtext, megatron_lm, nanotron, torchtitan
+from planner.export import accelerate, deepspeed, maxtext, megatron_bridge, megatron_lm, nanotron, torchtitan
 from planner.export.schedulers import jobset, ray, sbatch, skypilot
 from planner.export.target import Target
 from planner.export.trace import write as trace
 
 TARGETS: tuple[Target, ...] = (
     megatron_lm.TARGET,
+    megatron_bridge.TARGET,
     torchtitan.TARGET,
     deepspeed.TARGET,
     accelerate.TARGET,

@@ -28,8 +28,8 @@ _START_SHARE = 0.2  # of the layers kept in bf16: two at the start, eight at the
 def say_numbers(core: Core) -> None:
     _say_precision(core)
     _say_gradients(core)
-    _say_optimizer(core)
-    _say_overlap(core)
+    say_optimizer(core)
+    say_overlap(core)
 
 
 def _say_precision(core: Core) -> None:
@@ -71,7 +71,7 @@ def _say_gradients(core: Core) -> None:
         core.put("grad_reduce_in_fp32", True, "gradient_dtype")
 
 
-def _say_optimizer(core: Core) -> None:
+def say_optimizer(core: Core) -> None:
     plan, sheet = core.plan, core.sheet
     name = _OPTIMIZERS.get(plan.optimizer)
     if name is None:
@@ -93,7 +93,7 @@ def moments(dtype: str) -> tuple[tuple[str, str], ...]:
     return ("exp_avg_dtype", dtype), ("exp_avg_sq_dtype", dtype)
 
 
-def _say_overlap(core: Core) -> None:
+def say_overlap(core: Core) -> None:
     """Reductions and gathers beside the backward and the forward pass, as the step is priced."""
     plan = core.plan
     if plan.dp * plan.cp == 1 or plan.optimizer == "muon":

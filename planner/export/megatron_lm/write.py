@@ -13,10 +13,10 @@ from planner.export.megatron.memory import Blocks, say_offload, say_recompute
 from planner.export.megatron.mesh import say_mesh, uses_fsdp
 from planner.export.megatron.model import say_model
 from planner.export.megatron.numbers import say_numbers
+from planner.export.megatron.script import argument_lines, launch_script
 from planner.export.megatron_lm.flags import spelled
 from planner.export.megatron_lm.flags import words_of as flag_words
 from planner.export.sheet import Sheet
-from planner.export.shell import array, comment, exports, torchrun
 from planner.export.words import Words, words_of
 
 NAME = "megatron-lm"
@@ -51,8 +51,8 @@ def write(job: Job, version: str | None) -> Launch:
     started = program(job, version)
     target = version_for(job, version, words())
     files = (
-        LaunchFile(name=_LAUNCH, text=_launch_script(job, started, target), executable=True),
-        LaunchFile(name=_ARGUMENTS, text=_argument_lines(started)),
+        LaunchFile(name=_LAUNCH, text=launch_script(job, started, _header(job, target)), executable=True),
+        LaunchFile(name=_ARGUMENTS, text=argument_lines(started)),
         *started.files,
     )
     command = f"NODE_RANK=0 MASTER_ADDR=host0 ./{_LAUNCH} --data-path ..."
@@ -124,28 +124,6 @@ def _notes(core: Core, blocks: Blocks | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _launch_script(job: Job, started: Program, version: str | None) -> str:
-    lines = [
-        "#!/usr/bin/env bash",
-        *(f"# {comment(line)}" for line in _header(job, version)),
-        "set -euo pipefail",
-        "",
-        *exports(started.environment),
-        "",
-        *array("ARGS", started.arguments),
-        "",
-        *torchrun(
-            started,
-            nodes=str(job.nodes),
-            per_node=job.devices_per_node,
-            rank='"${NODE_RANK:-0}"',
-            address='"${MASTER_ADDR:-127.0.0.1}"',
-            port='"${MASTER_PORT:-29500}"',
-        ),
-    ]
-    return "\n".join(lines) + "\n"
-
-
 def _header(job: Job, version: str | None) -> list[str]:
     plan, stored = job.plan, f", plan {job.plan_id}" if job.plan_id else ""
     return [
@@ -153,8 +131,3 @@ def _header(job: Job, version: str | None) -> list[str]:
         "Run it on every node in the folder of a checkout of Megatron-LM, with NODE_RANK and MASTER_ADDR set.",
         "Arguments of your own (data, tokenizer, learning rate) go behind it and win over those here.",
     ]
-
-
-def _argument_lines(started: Program) -> str:
-    """A flag with its values on each line, quoted as a shell needs it."""
-    return "\n".join(line.strip() for line in array("", started.arguments)[1:-1]) + "\n"

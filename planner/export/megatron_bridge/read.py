@@ -1,0 +1,143 @@
+"""Overrides of a Megatron-Bridge recipe, or its YAML, as fields of a plan. What they don't say the recipe does."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+import yaml
+
+from costmodel.errors import InvalidInput
+from costmodel.spec.model import ModelSpec
+from costmodel.spec.native import native_model
+from planner.export.dotted import dotted
+from planner.export.megatron.reading import read_plan
+from planner.export.megatron.settings import Settings
+from planner.export.megatron_bridge.keys import PRECISIONS
+from planner.export.megatron_bridge.write import words
+from planner.export.reading import Read
+
+_OVERRIDE = re.compile(r"\+{0,2}([a-z_]+(?:\.\w+)*)=(.*)", re.S)
+_PARTS = ("model", "train", "ddp", "optimizer", "dataset", "comm_overlap", "mixed_precision", "dist", "checkpoint")
+_TORCHRUN = re.compile(r"--nnodes[ =](\d+).*?--nproc[-_]per[-_]node[ =](\d+)", re.S)
+_BEARING = re.compile(r"parallel|pipeline|fsdp|shard|recompute|offload|overlap|dispatcher|capacity|cuda_graph|dtype")
+_PRECISION_OF = {said: ours for ours, said in PRECISIONS.items()}
+_OF_PRECISION: dict[str, dict[str, Any]] = {
+    "bf16": {"bf16": True},
+    "fp16": {"fp16": True},
+    "fp8": {"bf16": True, "fp8": "hybrid", "fp8_recipe": "delayed"},
+    "fp8-current": {"bf16": True, "fp8": "hybrid", "fp8_recipe": "tensorwise"},
+    "fp8-blockwise": {"bf16": True, "fp8": "hybrid", "fp8_recipe": "blockwise"},
+    "mxfp8": {"bf16": True, "fp8": "e4m3", "fp8_recipe": "mxfp8"},
+}
+
+
+def read(text: str) -> Read:
+    """What the overrides, in a script or alone, or the YAML say of a plan.
+
+    Raises:
+        InvalidInput: there are none in the text.
+    """
+    found = _overrides(text)
+    if not found:
+        expected = "overrides such as model.tensor_model_parallel_size=8 or a YAML of model, train and ddp are expected"
+        raise InvalidInput("from", text.strip()[:60], expected)
+    settings = _settings(found)
+    layers = settings.number("num_layers")
+    read_plan(settings, layers=layers, has_experts=bool(settings.number("num_moe_experts", 0)) or _has(found, "expert"))
+    devices = _TORCHRUN.search(text)
+    if devices and int(devices[1]) * int(devices[2]):
+        settings.plan["devices_used"] = int(devices[1]) * int(devices[2])
+        settings.meanings["devices_used"] = f"--nnodes {devices[1]} --nproc-per-node {devices[2]}"
+    # Silence is the recipe's own setting, not Megatron-Core's default.
+    plan = {name: value for name, value in settings.plan.items() if name in settings.meanings}
+    ignored = _left_over(settings, found)
+    return Read(
+        plan=plan,
+        meanings=settings.meanings,
+        model=_model(found),
+        unread=settings.unread,
+        ignored=ignored,
+        notes=("What is not overridden is the recipe's, and is not known here: it is taken as usual.",),
+    )
+
+
+def _overrides(text: str) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError:
+        document = None
+    if isinstance(document, dict) and any(isinstance(document.get(part), dict) for part in _PARTS):
+        return dotted(document)
+    try:
+        tokens = shlex.split(text.replace("\\\n", " "), comments=True)
+    except ValueError as error:
+        raise InvalidInput("from", text.strip()[:60], f"its words can't be read: {error}") from None
+    found: dict[str, Any] = {}
+    for token in tokens:
+        match = _OVERRIDE.fullmatch(token)
+        if match and match[1].split(".")[0] in _PARTS:
+            found[match[1]] = _value(match[2])
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def _settings(found: dict[str, Any]) -> Settings:
+    values: dict[str, Any] = {}
+    shown: dict[str, str] = {}
+    unread: dict[str, str] = {}
+    for key, value in found.items():
+        said = f"{key}={value}"
+        if isinstance(value, str) and "$" in value:
+            unread[said] = "what the variable holds is not in the text"
+        elif key == "mixed_precision":
+            named = _PRECISION_OF.get(str(value).replace("-", "_"))
+            if named is None:
+                unread[said] = f"one of {', '.join(PRECISIONS.values())} is expected"
+                continue
+            more = _OF_PRECISION[named] | {"grad_reduce_in_fp32": named != "fp16"}
+            values |= more
+            shown |= dict.fromkeys(more, said)
+        elif "." in key:
+            name = key.rpartition(".")[2].replace("sequence_length", "seq_length")
+            values[name], shown[name] = value, said
+    return Settings(values=values, shown=shown, unread=unread)
+
+
+def _has(found: dict[str, Any], part: str) -> bool:
+    return any(key.startswith("model.") and part in key for key in found)
+
+
+def _model(found: dict[str, Any]) -> ModelSpec | None:
+    """The model's shape where the overrides have it; a recipe's own is not known."""
+    shape = {key.removeprefix("model."): value for key, value in found.items() if key.startswith("model.")}
+    if not {"num_layers", "hidden_size", "num_attention_heads", "vocab_size"} <= set(shape):
+        return None
+    shape["untie_embeddings_and_output_weights"] = not shape.pop("share_embeddings_and_output_weights", True)
+    shape["group_query_attention"] = "num_query_groups" in shape
+    shape.setdefault("max_position_embeddings", shape.get("seq_length"))
+    try:
+        return native_model(shape, "overrides")
+    except InvalidInput:
+        return None
+
+
+def _left_over(settings: Settings, found: dict[str, Any]) -> tuple[str, ...]:
+    known = words().words
+    ignored: list[str] = []
+    for key in found:
+        name = key.rpartition(".")[2]
+        if key in known or name in settings.read or key in ("mixed_precision", "comm_overlap"):
+            continue
+        if _BEARING.search(name):
+            settings.fail(name, "it may bear on the plan, which has no field for it")
+        else:
+            ignored.append(key)
+    return tuple(ignored)
