@@ -69,6 +69,12 @@ def _hear_object(found: Mapping[str, Any], into: Gathered) -> None:
         for peak in peaks if isinstance(peaks, list) else [peaks]:
             if (amount := _number_in(peak)) is not None:
                 into.add_peak(kind, amount)
+    resident, before = found.get("peak_rss_bytes"), found.get("rss_before_model_bytes")
+    if isinstance(resident, list) and isinstance(before, list):
+        # A process of a CPU: what it holds beyond the interpreter and its libraries is what a device would allocate.
+        for peak, libraries in zip(resident, before, strict=False):
+            if (most := _number_in(peak)) is not None and (least := _number_in(libraries)) is not None:
+                into.add_peak("allocated", most - least)
     environment = found.get("environment")
     if isinstance(environment, dict):
         into.environment |= environment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -13,6 +14,7 @@ from db import records
 from db.repositories import Repositories
 from db.store import Store
 from planner.export.job import Job
+from planner.profiling.probe.can import as_run
 from planner.profiling.runner import Runner
 from planner.search.request import SearchRequest
 from planner.stored.questions import question_of, request_again
@@ -34,9 +36,13 @@ def open_study(
 ) -> records.Study:
     """A new study of that name, which workers then prepare and run.
 
+    What the probe is to run is predicted for as the probe runs it.
+
     Raises:
         InvalidInput: there is one of that name.
     """
+    if settings.runner == "local":
+        request = replace(request, scenario=as_run(request.scenario))
     scenario, calibration = scenario_record(request.scenario), calibration_record(request.scenario.calibration)
     study = records.Study(
         id=uuid4().hex,
