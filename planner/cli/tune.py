@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,13 +15,13 @@ import typer
 from costmodel.errors import InvalidInput, Missing
 from planner.cli import flags
 from planner.cli.exits import Exit, tell
+from planner.cli.stopping import told_to_stop
 from planner.question import Question
 
 if TYPE_CHECKING:
     from db import records
     from db.store import Store
     from planner.studying.settings import StudySettings
-    from planner.studying.worker import Worker
 
 Json = dict[str, Any]
 
@@ -153,26 +152,9 @@ def _run(store: Store, study: records.Study, settings: StudySettings, launch: st
             folder=Path(folder) if folder else trials_folder(),
             heard=heard,
         )
-        with _until_ctrl_c(worker) as was_cut:
+        with told_to_stop(worker.stopping.set) as was_cut:
             worker.run(study.id)
         return was_cut()
-
-
-@contextmanager
-def _until_ctrl_c(worker: Worker) -> Iterator[Callable[[], bool]]:
-    """Ctrl-C and SIGTERM stop the worker, which puts its trials back."""
-    cut: list[int] = []
-
-    def stop(number: int, _: Any) -> None:
-        cut.append(number)
-        worker.stopping.set()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(cut)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

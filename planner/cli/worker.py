@@ -1,4 +1,4 @@
-"""``planner worker``: searches for others, without serving anybody."""
+"""``planner worker``: searches, or trials of studies, for others, without serving anybody."""
 
 from __future__ import annotations
 
@@ -22,14 +22,32 @@ def worker(
         int | None,
         typer.Option(help="Searches at once, each in a process of its own; cores less one by default, at most 4."),
     ] = None,
+    runner: Annotated[
+        list[str] | None,
+        typer.Option(help="Run trials of studies, not searches: local, command or slurm. Repeat it for more."),
+    ] = None,
+    launch: Annotated[str | None, typer.Option(help="TOML file: how command and slurm start trials.")] = None,
+    study: Annotated[str | None, typer.Option(help="Only the study of that name, and only until it is over.")] = None,
+    folder: Annotated[str | None, typer.Option(help="Where trials have their files.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     config: Annotated[str | None, typer.Option(help="TOML file with defaults for these options.")] = None,
 ) -> None:
     """Run the searches that servers queue in PostgreSQL (PLANNER_DATABASE_URL), until SIGTERM or Ctrl-C.
 
-    Exit codes: 0 stopped, 2 bad input, 5 failed.
+    With --runner the trials of studies instead, of those that have one of these runners; on SQLite too, where all
+    workers are on one host. Exit codes: 0 stopped, or the study is over, 2 bad input, 5 failed.
     """
     check_service_options(slots, log_level)
+    for option, value in (("launch", launch), ("study", study), ("folder", folder)):
+        if value is not None and not runner:
+            raise InvalidInput(option, value, "it is about studies: say with --runner where trials run")
+    if runner:
+        if slots is not None:
+            raise InvalidInput("slots", slots, "it is about searches, and --runner asks for trials: leave one out")
+        from planner.cli.studies_worker import work_on_studies
+
+        work_on_studies(runner, launch=launch, study=study, folder=folder, log_level=log_level)
+        return
 
     from db.urls import database_url
 

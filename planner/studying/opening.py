@@ -41,6 +41,24 @@ def open_study(
     Raises:
         InvalidInput: there is one of that name.
     """
+    with store.writing() as repos:
+        return put_study(repos, request, settings, name=name, now=now, created_by=created_by)
+
+
+def put_study(
+    repos: Repositories,
+    request: SearchRequest,
+    settings: StudySettings,
+    *,
+    name: str,
+    now: datetime,
+    created_by: str | None,
+) -> records.Study:
+    """``open_study`` as a part of a transaction.
+
+    Raises:
+        InvalidInput: there is one of that name.
+    """
     if settings.runner == "local":
         request = replace(request, scenario=as_run(request.scenario))
     scenario, calibration = scenario_record(request.scenario), calibration_record(request.scenario.calibration)
@@ -63,10 +81,9 @@ def open_study(
         most_trials=settings.trials,
         deadline=deadline_of(settings, now),
     )
-    with store.writing() as repos:
-        repos.scenarios.put(scenario, now)
-        repos.calibrations.put(calibration, now)
-        repos.studies.add(study)
+    repos.scenarios.put(scenario, now)
+    repos.calibrations.put(calibration, now)
+    repos.studies.add(study)
     return study
 
 

@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 from db import records
-from planner.studying.opening import settings_of
 from planner.studying.progress import Progress
 
 Json = dict[str, Any]
@@ -14,8 +13,18 @@ Json = dict[str, Any]
 
 def study_in_words(progress: Progress) -> Json:
     """``{id, name, state, ended_because, runner, best, trials: [...], ...}``; seconds and bytes as everywhere."""
-    study, best = progress.study, progress.best
-    settings = settings_of(study)
+    best = progress.best
+    return {
+        **study_alone(progress.study),
+        "candidates": len(progress.candidates),
+        "best": None if best is None else best[0].number,
+        "trials": [trial_in_words(progress, trial) for trial in progress.trials],
+    }
+
+
+def study_alone(study: records.Study) -> Json:
+    """A study without what its trials say; steps and seed are None in studies of earlier versions."""
+    settings = study.settings.get("trials", {})
     return {
         "id": study.id,
         "name": study.name,
@@ -25,14 +34,11 @@ def study_in_words(progress: Progress) -> Json:
         "runner": study.runner,
         "most_trials": study.most_trials,
         "deadline": _moment(study.deadline),
-        "steps": settings.steps,
-        "warm_up": settings.warm_up,
-        "seed": study.settings["seed"],
+        "steps": settings.get("steps"),
+        "warm_up": settings.get("warm_up"),
+        "seed": study.settings.get("seed"),
         "created_at": _moment(study.created_at),
         "ended_at": _moment(study.ended_at),
-        "candidates": len(progress.candidates),
-        "best": None if best is None else best[0].number,
-        "trials": [trial_in_words(progress, trial) for trial in progress.trials],
     }
 
 
