@@ -21,7 +21,7 @@ from api.endings import Endings
 from api.housekeeping import tidied
 from api.metrics import Metrics
 from api.middleware import RequestMiddleware
-from api.routes import catalog, events, health, measurements, plans, predictions, searches
+from api.routes import catalog, events, health, measurements, plans, predictions, searches, studies, study_events
 from api.routes.common import given_once, none_unknown
 from api.settings import Settings
 from api.state import State, Waiters
@@ -95,6 +95,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         plans.router,
         predictions.router,
         measurements.router,
+        studies.router,
+        study_events.router,
         catalog.router,
     ):
         app.include_router(router, dependencies=[*DOCUMENTED, Depends(given_once), Depends(none_unknown)])

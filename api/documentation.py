@@ -37,6 +37,7 @@ _TAGS = {
     "plans": "Stored plans, each with its prediction. They never change.",
     "predictions": "What becomes of plans that you have already.",
     "measurements": "What really happened, beside what was predicted.",
+    "studies": "Plans that workers try on real machines, predicted beside measured.",
     "catalog": "What a question may name, and what answers rest on.",
     "health": "For whoever watches the server.",
 }
@@ -52,6 +53,7 @@ _HEADERS: dict[str, tuple[str, Json]] = {
     REPLAYED: ("`true`: an earlier request with this `Idempotency-Key` was answered so.", _TEXT),
     "WWW-Authenticate": ("Bearer, or Basic with the API key as password.", _TEXT),
 }
+_LOCATED = frozenset({"create_search", "cancel_search", "create_measurement", "create_study", "cancel_study"})
 _OF_PROBLEMS = {"401": ["WWW-Authenticate"], "409": ["Retry-After"], "503": ["Retry-After"]}
 _IF_NONE_MATCH: Json = {
     "name": "If-None-Match",
@@ -118,7 +120,7 @@ def _headers_of(method: str, operation: Json, status: str, *, repeatable: bool) 
     names = ["X-Request-Id"]
     if method == "get" and "304" in operation["responses"]:
         names += ["ETag", "Cache-Control"]
-    if operation["operationId"] in ("create_search", "cancel_search", "create_measurement"):
+    if operation["operationId"] in _LOCATED:
         names.append("Location")
     if operation["operationId"] == "create_search":
         names.append("Preference-Applied")

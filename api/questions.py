@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
-from api.schemas.requests import PredictionItem, ScenarioFields, SearchBody
+from api.schemas.requests import PlanSpace, PredictionItem, ScenarioFields, SearchBody, StudyBody
 from api.schemas.text import LONGEST_LINE, LONGEST_NAME, PRINTABLE, is_printable
 from api.settings import Settings
 from costmodel.calibration.calibration import named_calibration
@@ -18,6 +19,8 @@ from planner.question import Question
 from planner.resolving import request_of
 from planner.search.constraints import Constraints
 from planner.search.request import SearchRequest
+from planner.studying.settings import StudySettings
+from planner.studying.shallower import with_layers
 
 
 def search_request(body: SearchBody, settings: Settings) -> SearchRequest:
@@ -26,35 +29,58 @@ def search_request(body: SearchBody, settings: Settings) -> SearchRequest:
     Raises:
         InvalidInput: a field is unusable.
     """
+    return _request(
+        body,
+        settings,
+        objective=body.objective,
+        price_per_device_hour=body.price_per_device_hour,
+        top=body.top,
+        explain=body.explain,
+        min_devices=body.min_devices,
+        max_step_time_s=body.max_step_time_s,
+        batch_tolerance=body.batch_tolerance,
+        pareto=body.pareto,
+        shortlist=body.shortlist,
+    )
+
+
+def study_request(body: StudyBody, settings: Settings) -> SearchRequest:
+    """The request whose plans a study is about.
+
+    Raises:
+        InvalidInput: a field is unusable.
+    """
+    request = _request(body, settings)
+    return request if body.layers is None else with_layers(request, body.layers)
+
+
+def study_settings(body: StudyBody) -> StudySettings:
+    """How the trials of a study are run."""
+    names = [field.name for field in fields(StudySettings) if field.name in StudyBody.model_fields]
+    return StudySettings(**{name: getattr(body, name) for name in names})
+
+
+def _request(body: PlanSpace, settings: Settings, **more: Any) -> SearchRequest:
     if body.max_seconds > settings.most_seconds:
         expected = f"at most {settings.most_seconds:g} are allowed by this server"
         raise InvalidInput("max_seconds", body.max_seconds, expected)
     _check_conditions("pins", body.pins)
     _check_conditions("forbids", body.forbids)
-    request = request_of(
+    return request_of(
         Question(
             **_given(body),
             devices=body.devices,
             global_batch_size=body.global_batch_size,
             seq_len=body.seq_len,
-            objective=body.objective,
-            price_per_device_hour=body.price_per_device_hour,
             pins=tuple(body.pins),
             forbids=tuple(body.forbids),
             allow=tuple(body.allow),
             min_used=body.min_used,
-            top=body.top,
             max_seconds=body.max_seconds,
             seed=body.seed,
-            explain=body.explain,
-            min_devices=body.min_devices,
-            max_step_time_s=body.max_step_time_s,
-            batch_tolerance=body.batch_tolerance,
-            pareto=body.pareto,
-            shortlist=body.shortlist,
+            **more,
         )
     )
-    return request
 
 
 def check_question(item: PredictionItem) -> CheckQuestion:

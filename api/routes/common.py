@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Header, Path, Request
 
 from api.problems import MEDIA_TYPE, ProblemRaised, not_found
 from api.state import State, state_of
@@ -14,10 +14,20 @@ from db import records
 Served = Annotated[State, Depends(state_of)]
 SearchId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$", description="The id of a search.")]
 PlanId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$", description="The id of a plan: its fingerprint.")]
+StudyId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$", description="The id of a study.")]
 Named = Annotated[str, Path(max_length=200, pattern=r"^[^\x00]+$", description="A name that the list has.")]
 
+LastEventId = Annotated[
+    str | None,
+    Header(
+        alias="Last-Event-ID",
+        description="That of the last event that was seen; what is none of ours counts as none.",
+        examples=["7"],
+    ),
+]
+
 LOOK_AGAIN_S = 1.0
-"""How often a search is looked at that another server may be working on."""
+"""How often a search or a study is looked at that another process may be working on."""
 
 # The plans of a comparison.
 _MANY = frozenset({"plan"})

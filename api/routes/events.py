@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterable
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from api.auth import KeyFirst, Reader
-from api.routes.common import LOOK_AGAIN_S, SearchId, Served, look_up, problems
+from api.routes.common import LOOK_AGAIN_S, LastEventId, SearchId, Served, look_up, problems
 from api.schemas.answers.searches import OVER
 from api.state import State
 from db import records
@@ -19,15 +19,6 @@ from db import records
 router = APIRouter(prefix="/v1/searches", tags=["searches"], route_class=KeyFirst)
 
 _LARGEST_NUMBER = 2**31 - 1
-
-LastEventId = Annotated[
-    str | None,
-    Header(
-        alias="Last-Event-ID",
-        description="The number of the last event that was seen; what is no number counts as 0.",
-        examples=["7"],
-    ),
-]
 
 
 def _seen(last_event_id: LastEventId = None) -> int:

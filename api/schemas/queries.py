@@ -115,3 +115,9 @@ class MeasurementsQuery(PageQuery):
     scenario_id: Id | None = None
     job_id: Name | None = None
     status: Literal["ok", "out_of_memory", "failed"] | None = None
+
+
+class StudiesQuery(PageQuery):
+    """Which studies."""
+
+    state: Literal["preparing", "open", "done", "stopped", "failed"] | None = None

@@ -9,6 +9,14 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 
 from api.schemas.text import Fields, Given, Id, Line, Log, Name
 from planner.question import Question
+from planner.studying.settings import (
+    LONGEST_STUDY_NAME,
+    MOST_MINUTES,
+    MOST_STEPS,
+    MOST_TRIALS,
+    RunnerName,
+    StudySettings,
+)
 
 _WHOLE = 2**53
 _FIRST_YEAR, _LAST_YEAR = 2000, 2999
@@ -81,6 +89,17 @@ OWN_MODEL: dict[str, Any] = {
     "pins": ["tp=8", "pp=1..4"],
     "max_seconds": 20,
 }
+STUDY: dict[str, Any] = {
+    "name": "llama-3-8b on the lab's node",
+    "model": "llama-3-8b",
+    "cluster": "dgx-h100",
+    "devices": 8,
+    "global_batch_size": 64,
+    "seq_len": 4096,
+    "runner": "slurm",
+    "trials": 8,
+    "max_minutes": 60,
+}
 
 
 class Request(BaseModel):
@@ -110,21 +129,15 @@ class ScenarioFields(Request):
     """GiB of a device's memory that stay free; a part of it that suits the framework, when left out."""
 
 
-class SearchBody(ScenarioFields):
-    """A question: the flags of ``planner suggest``."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [LLAMA, OWN_MODEL]})
+class PlanSpace(ScenarioFields):
+    """Which plans are asked about: what is given, and what plans must and must not have."""
 
     devices: Count
     """Devices that there are; at most 10,000,000."""
     global_batch_size: Count
-    """Sequences per step, over all devices; at most 100,000,000. Changed only as far as `batch_tolerance` says."""
+    """Sequences per step, over all devices; at most 100,000,000."""
     seq_len: Count
     """Tokens per sequence; at most 100,000,000."""
-    objective: Literal["step_time", "cost", "fewest_devices"] = "step_time"
-    """What the best plan has least of; `cost` needs a price."""
-    price_per_device_hour: Annotated[Number, Field(ge=1e-6, le=1e9)] | None = None
-    """The cluster's own price, when left out; in any currency."""
     pins: Annotated[Conditions, Field(examples=[["tp=8", "pp=4,8,16", "dp=4.."]])] = []
     """What every plan must have: `AXIS=VALUE`, `AXIS=VALUE,VALUE` or `AXIS=LOW..HIGH` with an end left out or not."""
     forbids: Annotated[Conditions, Field(examples=[["recompute=full"]])] = []
@@ -133,12 +146,23 @@ class SearchBody(ScenarioFields):
     """What plans may use beside the usual: `offload` of what the framework can keep in host memory."""
     min_used: Annotated[Number, Field(gt=0, le=1)] = Question.min_used
     """Share of the devices that a plan has to use."""
-    top: Annotated[Whole, Field(ge=1, le=1000)] = Question.top
-    """How many plans are wanted."""
     max_seconds: Annotated[Number, Field(gt=0)] = Question.max_seconds
     """After that the best so far is the answer; servers allow 300 at most."""
     seed: Annotated[Whole, Field(ge=0, le=2**31 - 1)] = Question.seed
     """The same seed searches in the same order; it can't change a proven answer."""
+
+
+class SearchBody(PlanSpace):
+    """A question: the flags of ``planner suggest``."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [LLAMA, OWN_MODEL]})
+
+    objective: Literal["step_time", "cost", "fewest_devices"] = "step_time"
+    """What the best plan has least of; `cost` needs a price."""
+    price_per_device_hour: Annotated[Number, Field(ge=1e-6, le=1e9)] | None = None
+    """The cluster's own price, when left out; in any currency."""
+    top: Annotated[Whole, Field(ge=1, le=1000)] = Question.top
+    """How many plans are wanted."""
     explain: Annotated[bool, Field(strict=True)] = Question.explain
     """Whether the answer holds the steps by which people choose a plan, and where the best plan differs from theirs."""
     min_devices: Count | None = None
@@ -146,11 +170,32 @@ class SearchBody(ScenarioFields):
     max_step_time_s: Annotated[Number, Field(gt=0, le=1e12)] | None = None
     """What a step may take at most: with `fewest_devices` the fewest that meet a deadline."""
     batch_tolerance: Annotated[Number, Field(ge=0, lt=1)] = Question.batch_tolerance
-    """Share by which plans may change the global batch; the objective is then one per sequence."""
+    """Share by which plans may change the global batch, else nothing does; the objective is then one per sequence."""
     pareto: Annotated[bool, Field(strict=True)] = Question.pareto
     """Whether the plans that no other beats in step time, devices and free memory are wanted too."""
     shortlist: Annotated[Number, Field(gt=0, lt=1)] | None = None
     """The probability with which the fastest plan is to be in a short list for trials; none when left out."""
+
+
+class StudyBody(PlanSpace):
+    """What to try on real machines: the flags of ``planner tune``. How trials are started, only workers know."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [STUDY]})
+
+    name: Annotated[Name, Field(max_length=LONGEST_STUDY_NAME)]
+    """One that no other study has, for `planner tune --resume --study` and `planner worker --study`."""
+    runner: RunnerName = "local"
+    """Which workers run it: those that were started with this runner. Their own launch file says how."""
+    trials: Annotated[Whole, Field(ge=1, le=MOST_TRIALS)] = StudySettings.trials
+    """How many may be run at most, failed ones included."""
+    max_minutes: Annotated[Number, Field(gt=0, le=MOST_MINUTES)] | None = None
+    """From now on, after which the study ends."""
+    steps: Annotated[Whole, Field(ge=1, le=MOST_STEPS)] = StudySettings.steps
+    """Of a trial, that count."""
+    warm_up: Annotated[Whole, Field(ge=0, le=MOST_STEPS)] = StudySettings.warm_up
+    """Steps before them."""
+    layers: Count | None = None
+    """Plan and run a model of so many layers, at most those that it has."""
 
 
 class PredictionItem(ScenarioFields):

@@ -49,7 +49,8 @@ from planner.client.errors import (
     ServerUnavailable,
     StillSearching,
 )
-from planner.client.questions import PlanFilter, PlanQuestion, RunReport, SearchQuestion
+from planner.client.questions import PlanFilter, PlanQuestion, RunReport, SearchQuestion, StudyQuestion
+from planner.client.studies import ListedStudy, Study, Trial
 
 __all__ = [
     "Answer",
@@ -69,6 +70,7 @@ __all__ = [
     "ListedModel",
     "ListedPlan",
     "ListedSearch",
+    "ListedStudy",
     "Measurement",
     "ModelDetails",
     "NotAllowed",
@@ -91,5 +93,8 @@ __all__ = [
     "ServerUnavailable",
     "StillSearching",
     "StoredPlan",
+    "Study",
+    "StudyQuestion",
+    "Trial",
     "UnencryptedKey",
 ]

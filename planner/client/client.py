@@ -37,8 +37,17 @@ from planner.client.catalog import (
 )
 from planner.client.errors import BadRequest
 from planner.client.following import events_of
-from planner.client.questions import PlanFilter, PlanQuestion, RunReport, SearchQuestion, body_of, query_of
+from planner.client.questions import (
+    PlanFilter,
+    PlanQuestion,
+    RunReport,
+    SearchQuestion,
+    StudyQuestion,
+    body_of,
+    query_of,
+)
 from planner.client.retrying import told_of
+from planner.client.studies import ListedStudy, Study
 from planner.client.transport import Call, Transport
 
 _LOOK_AGAIN_S = 1.0
@@ -253,6 +262,29 @@ class PlannerClient:
         """Measurements, newest first; pages are asked for as they are needed."""
         wanted = {"plan_id": plan_id, "scenario_id": scenario_id, "job_id": job_id, "status": status}
         return self._calls.pages(ListedMeasurement, "/v1/measurements", wanted, page_size)
+
+    # Studies
+
+    def create_study(self, question: StudyQuestion) -> Study:
+        """Have plans tried on real machines; it waits for a worker of its runner.
+
+        Raises:
+            BadRequest: a field is unusable, or another study has that name.
+        """
+        return self._calls.read(Study, self._calls.post("/v1/studies", body_of(question)))
+
+    def study(self, study_id: str) -> Study:
+        """A study as it stands, with its trials."""
+        return self._calls.one(Study, f"/v1/studies/{segment(study_id)}")
+
+    def studies(self, *, state: str | None = None, page_size: int = 100) -> Iterator[ListedStudy]:
+        """Studies, newest first; pages are asked for as they are needed."""
+        return self._calls.pages(ListedStudy, "/v1/studies", {"state": state}, page_size)
+
+    def cancel_study(self, study_id: str) -> Study:
+        """Stop a study: nothing new is begun, what runs is stopped by its workers; one that is over stays as it is."""
+        call = Call(method="POST", path=f"/v1/studies/{segment(study_id)}/cancel")
+        return self._calls.read(Study, self._transport.document(call))
 
     # Catalog and health
 

@@ -75,6 +75,38 @@ class SearchQuestion(ScenarioQuestion):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StudyQuestion(ScenarioQuestion):
+    """What is to be tried on real machines, by the names of the flags of ``planner tune``.
+
+    Attributes:
+        name: one that no other study has.
+        devices, global_batch_size, seq_len, pins, forbids, allow, min_used, max_seconds, seed: as in SearchQuestion.
+        runner: which workers run it: ``local``, ``command`` or ``slurm``; how, their own launch file says.
+        trials: how many may be run at most.
+        max_minutes: after which the study ends, from now on.
+        steps, warm_up: of a trial.
+        layers: of the model that is planned and run; all by default.
+    """
+
+    name: str
+    devices: int
+    global_batch_size: int
+    seq_len: int
+    pins: Sequence[str] | None = None
+    forbids: Sequence[str] | None = None
+    allow: Sequence[str] | None = None
+    min_used: float | None = None
+    max_seconds: float | None = None
+    seed: int | None = None
+    runner: str | None = None
+    trials: int | None = None
+    max_minutes: float | None = None
+    steps: int | None = None
+    warm_up: int | None = None
+    layers: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanQuestion(ScenarioQuestion):
     """A plan that somebody has already, to be judged and priced.
 
@@ -136,7 +168,7 @@ class RunReport:
     measured_at: datetime | None = None
 
 
-def body_of(question: SearchQuestion | PlanQuestion | RunReport) -> dict[str, Any]:
+def body_of(question: SearchQuestion | StudyQuestion | PlanQuestion | RunReport) -> dict[str, Any]:
     """The JSON object to send."""
     return {name: _plain(value) for name, value in _given(question)}
 
@@ -147,7 +179,7 @@ def query_of(chosen: PlanFilter) -> dict[str, str]:
     return own | {axis: str(value) for axis, value in chosen.axes.items()}
 
 
-def _given(value: SearchQuestion | PlanQuestion | RunReport | PlanFilter) -> list[tuple[str, Any]]:
+def _given(value: SearchQuestion | StudyQuestion | PlanQuestion | RunReport | PlanFilter) -> list[tuple[str, Any]]:
     found = ((entry.name, getattr(value, entry.name)) for entry in fields(value))
     return [(name, part) for name, part in found if part is not None]
 

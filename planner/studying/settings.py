@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 from costmodel.errors import InvalidInput
 
-RUNNERS = ("local", "command", "slurm")
+RunnerName = Literal["local", "command", "slurm"]
+RUNNERS: tuple[RunnerName, ...] = get_args(RunnerName)
 MOST_TRIALS = 1000
-_MOST_STEPS = 10_000
-_MOST_MINUTES = 60 * 24 * 30
-_LONGEST_NAME = 100
+MOST_STEPS = 10_000
+MOST_MINUTES = 60 * 24 * 30
+LONGEST_STUDY_NAME = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +40,11 @@ class StudySettings:
     def __post_init__(self) -> None:
         if self.runner not in RUNNERS:
             raise InvalidInput("runner", self.runner, f"{', '.join(RUNNERS)} are known")
-        for field, most, least in (("trials", MOST_TRIALS, 1), ("steps", _MOST_STEPS, 1), ("warm_up", _MOST_STEPS, 0)):
+        for field, most, least in (("trials", MOST_TRIALS, 1), ("steps", MOST_STEPS, 1), ("warm_up", MOST_STEPS, 0)):
             if not least <= getattr(self, field) <= most:
                 raise InvalidInput(field.replace("_", "-"), getattr(self, field), f"{least} to {most} are expected")
-        if self.max_minutes is not None and not 0.0 < self.max_minutes <= _MOST_MINUTES:
-            raise InvalidInput("max-minutes", self.max_minutes, f"more than 0 and at most {_MOST_MINUTES} are expected")
+        if self.max_minutes is not None and not 0.0 < self.max_minutes <= MOST_MINUTES:
+            raise InvalidInput("max-minutes", self.max_minutes, f"more than 0 and at most {MOST_MINUTES} are expected")
         if not 0.0 < self.step_timeout_s <= 86_400.0:
             raise InvalidInput("step-timeout", self.step_timeout_s, "more than 0 and at most a day of seconds")
 
@@ -63,6 +64,6 @@ def check_name(name: str) -> str:
     Raises:
         InvalidInput: it is empty, long, or has characters that nobody could type again.
     """
-    if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise InvalidInput("study", name, f"a name of 1 to {_LONGEST_NAME} printable characters is expected")
+    if not name.strip() or len(name) > LONGEST_STUDY_NAME or not name.isprintable():
+        raise InvalidInput("study", name, f"a name of 1 to {LONGEST_STUDY_NAME} printable characters is expected")
     return name

@@ -46,6 +46,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "plan_id": tuple(_KNOWN["plans"]),
     "search_id": (_KNOWN["search"],),
     "measurement_id": (_KNOWN["measurement"],),
+    "study_id": (_KNOWN["study"],),
     "scenario_id": (_KNOWN["scenario"],),
     "name": ("llama-3-8b", "dgx-h100", "published-2026-11"),
     "plan": tuple(

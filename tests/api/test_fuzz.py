@@ -20,7 +20,7 @@ import pytest
 from db.keys import digest_of_secret, new_secret
 from db.records import ApiKey
 from db.store import Store
-from tests.api.asking import MODEL, answered
+from tests.api.asking import MODEL, answered, question
 from tests.e2e.servers import Server, serving
 
 _ROOT = Path(__file__).parents[2]
@@ -84,8 +84,11 @@ def _known(server: Server) -> dict[str, Any]:
     answer = answered(server.client)
     best = answer["plans"][0]
     measured = server.client.post("/v1/measurements", json={"plan_id": best["id"], "step_time_s": 1.0}).json()
+    asked = {name: value for name, value in question().items() if name != "top"}
+    study = server.client.post("/v1/studies", json=asked | {"name": "known"}).json()
     return {
         "model": MODEL,
+        "study": study["id"],
         "search": answer["id"],
         "scenario": answer["scenario"]["id"],
         "plans": [plan["id"] for plan in answer["plans"]],

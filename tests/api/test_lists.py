@@ -11,7 +11,7 @@ import pytest
 
 from tests.api.asking import answered, ask, infeasible, pointers
 
-_LISTS = ["/v1/searches", "/v1/plans", "/v1/measurements"]
+_LISTS = ["/v1/searches", "/v1/plans", "/v1/measurements", "/v1/studies"]
 _ALONE = [
     "/v1/models",
     "/v1/models/llama-3-8b",

@@ -52,7 +52,7 @@ def test_every_operation_says_what_it_does(document: dict[str, Any]) -> None:
 
 
 def test_every_field_of_a_request_says_what_it_is_or_has_a_default(document: dict[str, Any]) -> None:
-    for name in ("SearchBody", "PredictionItem", "PredictionsBody", "MeasurementBody"):
+    for name in ("SearchBody", "StudyBody", "PredictionItem", "PredictionsBody", "MeasurementBody"):
         schema = document["components"]["schemas"][name]
         assert schema["additionalProperties"] is False
         for field in schema.get("required", ()):
@@ -62,7 +62,7 @@ def test_every_field_of_a_request_says_what_it_is_or_has_a_default(document: dic
 def test_every_operation_with_a_body_has_examples(document: dict[str, Any]) -> None:
     bodies = [operation for _, operation in _operations(document) if "requestBody" in operation]
 
-    assert len(bodies) == 3
+    assert len(bodies) == 4
     for operation in bodies:
         schema = operation["requestBody"]["content"]["application/json"]["schema"]
         assert document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]["examples"]
@@ -73,6 +73,11 @@ def test_the_examples_of_searches_work(document: dict[str, Any], client: httpx.C
         answer = ask(client, example).json()
         assert answer["state"] == "done"
         assert answer["plans"], answer["infeasibility"]
+
+
+def test_the_examples_of_studies_work(document: dict[str, Any], client: httpx.Client) -> None:
+    for example in document["components"]["schemas"]["StudyBody"]["examples"]:
+        assert client.post("/v1/studies", json=example).json()["state"] == "preparing"
 
 
 def test_the_examples_of_predictions_and_measurements_work(document: dict[str, Any], client: httpx.Client) -> None:

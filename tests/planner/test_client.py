@@ -22,6 +22,7 @@ from planner.client import (
     PlanQuestion,
     RunReport,
     SearchQuestion,
+    StudyQuestion,
 )
 from tests.e2e.servers import SMALL, environment_of, lasting, serving
 from tests.processes import eventually
@@ -51,6 +52,19 @@ def test_an_answer_has_ranked_plans(answer: Answer) -> None:
     assert answer.is_over
     assert answer.scenario.model == SMALL["model"]
     assert answer.plans[0].plan.devices_used <= SMALL["devices"]
+
+
+def test_a_study_is_opened_found_and_stopped(client: PlannerClient) -> None:
+    opened = client.create_study(StudyQuestion(**SMALL, name="of the client", runner="slurm", trials=3))
+    assert (opened.state, opened.runner, opened.most_trials, opened.is_over) == ("preparing", "slurm", 3, False)
+    assert client.study(opened.id) == opened
+    assert [listed.id for listed in client.studies(state="preparing")] == [opened.id]
+
+    stopped = client.cancel_study(opened.id)
+
+    assert (stopped.state, stopped.is_over, stopped.trials) == ("stopped", True, ())
+    with pytest.raises(BadRequest, match="name"):
+        client.create_study(StudyQuestion(**SMALL, name="of the client"))
 
 
 def test_answers_can_not_be_changed(answer: Answer) -> None:

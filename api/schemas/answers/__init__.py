@@ -32,6 +32,7 @@ from api.schemas.answers.plans import (
     Violation,
 )
 from api.schemas.answers.searches import ListedSearch, Search, SearchList
+from api.schemas.answers.studies import ListedStudy, Study, StudyList, Trial
 
 __all__ = [
     "Answer",
@@ -49,6 +50,7 @@ __all__ = [
     "ListedModel",
     "ListedPlan",
     "ListedSearch",
+    "ListedStudy",
     "Measurement",
     "MeasurementList",
     "ModelDetails",
@@ -66,6 +68,9 @@ __all__ = [
     "Search",
     "SearchList",
     "StoredPlan",
+    "Study",
+    "StudyList",
     "TermDifference",
+    "Trial",
     "Violation",
 ]
