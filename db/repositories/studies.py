@@ -59,11 +59,14 @@ class Studies:
             self._connection, query, table.c.created_at, table.c.id, after, limit, lambda row: record_of(Study, row)
         )
 
-    def to_work_on(self, runners: Collection[str]) -> Sequence[Study]:
-        """Studies that are not over, of these runners, oldest first."""
+    def to_work_on(self, runners: Collection[str], now: datetime) -> Sequence[Study]:
+        """Studies of these runners that go on, or are over but for a trial that nobody owns any more; oldest first."""
+        left = select(TrialRow.number).where(
+            TrialRow.study_id == StudyRow.id, TrialRow.state == "running", TrialRow.lease_until < now
+        )
         query = (
             select(StudyRow.__table__)
-            .where(StudyRow.state.in_(("preparing", "open")), StudyRow.runner.in_(runners))
+            .where(StudyRow.runner.in_(runners), or_(StudyRow.state.in_(("preparing", "open")), left.exists()))
             .order_by(StudyRow.created_at, StudyRow.id)
         )
         return [record_of(Study, row) for row in self._connection.execute(query)]
@@ -227,15 +230,20 @@ class Studies:
             Measurements(self._connection).add(measurement)
         return True
 
-    def release(self, owner: str, now: datetime) -> int:
-        """Let go of all trials of an owner that has to stop: others may take them over at once. Returns how many."""
+    def release(self, trial: Trial, now: datetime, *, handle: str | None = None, details: Json | None = None) -> bool:
+        """Let go of a trial: others may take it over at once. False when it is the owner's no more.
+
+        Args:
+            handle: by which they find it again; None where nothing of it runs.
+        """
+        values = {} if details is None else {"details": details}
         statement = (
             update(TrialRow)
-            .where(TrialRow.owner == owner, TrialRow.state == "running")
-            .values(lease_until=now, owner=None)
+            .where(*_mine(trial))
+            .values(lease_until=now, owner=None, handle=handle, **values)
             .returning(TrialRow.number)
         )
-        return len(self._connection.execute(statement).all())
+        return self._connection.execute(statement).one_or_none() is not None
 
 
 def _mine(trial: Trial) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ class CommandRunner:
 
     name = "command"
     at_once = 1
+    outlives_worker = False
 
     def __init__(self, template: Template) -> None:
         self._template, self._guarded = template, Guarded()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from math import isfinite
@@ -24,6 +25,8 @@ _SUFFIXES = {"K": 1e3, "M": 1e6, "B": 1e9}
 # MB of Megatron-LM and GB of DeepSpeed are powers of two as well.
 _UNITS = {"": 2**20, "MB": 2**20, "MiB": 2**20, "GB": 2**30, "GiB": 2**30}
 _PEAKS = ("allocated", "reserved")
+# One of these makes a JSON object ours; others are lines of the program's own log.
+_TOLD = frozenset({"step", "environment", "failed", "finished", *(f"peak_{kind}_bytes" for kind in _PEAKS)})
 
 
 class Dialects(Frozen):
@@ -41,12 +44,14 @@ def hear(line: str, into: Gathered) -> None:
     into.keep(line)
     if line.lstrip().startswith("{"):
         found = _object_in(line)
-        if found is not None:
+        if found is not None and found.keys() & _TOLD:
             _hear_object(found, into)
             return
     for pattern in _patterns():
         if match := pattern.search(line):
-            _hear_match({name: text for name, text in match.groupdict().items() if text is not None}, into)
+            # A digit too many, or none at all: not what the pattern means.
+            with suppress(ValueError, OverflowError, ZeroDivisionError):
+                _hear_match({name: text for name, text in match.groupdict().items() if text is not None}, into)
     if any(words in line for words in _dialects().out_of_memory):
         into.fail("out_of_memory", line)
 
@@ -54,8 +59,8 @@ def hear(line: str, into: Gathered) -> None:
 def _object_in(line: str) -> Mapping[str, Any] | None:
     """The object of a JSON line; None for half a line, or another kind of text."""
     try:
-        found = json.loads(line)
-    except ValueError:
+        found = json.loads(line, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -109,8 +114,12 @@ def _number(text: str) -> float:
 
 
 def _number_in(value: Any) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    return float(value) if is_number else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value) if isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 @cache

@@ -4,7 +4,8 @@ The guard stands between a worker and what it runs. It ends everything that the 
 when the worker dies (its end of stdin closes), and when the worker has not written to stdin for GRACE seconds, which is
 what a frozen one doesn't. Whatever a descendant does, it stays the guard's, which adopts orphans (a subreaper, Linux).
 
-The folder gets ``log.txt`` and, when the command has ended by itself, ``exit_code``.
+The folder gets ``log.txt`` and, when the command has ended by itself, ``exit_code``; ``abandoned`` when the worker gave
+no sign.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Literal
 
 from planner.profiling.processes import descendants, end
 
@@ -38,28 +40,30 @@ def main(arguments: list[str]) -> int:
         except OSError as error:
             log.write(f"{command[0]}: {error.strerror}\n".encode())
             return _leave(folder, 127)
-    wanted = _wait(child, grace)
+    why = _wait(child, grace)
     code = child.poll()
     end(lambda: descendants(os.getpid()))
     _reap()
-    if not wanted or code is None:
+    if why == "abandoned":
+        (folder / why).touch()
+    if why != "ended" or code is None:
         # It did not end by itself: whoever looks finds it gone.
         return 1
     return _leave(folder, code if code >= 0 else 128 - code)
 
 
-def _wait(child: subprocess.Popen[bytes], grace: float) -> bool:
-    """Until the command ends by itself, or is not wanted any more; whether it was."""
+def _wait(child: subprocess.Popen[bytes], grace: float) -> Literal["ended", "unwanted", "abandoned"]:
+    """Until the command ends by itself, or is not wanted any more."""
     heard = time.monotonic()
     while child.poll() is None:
         ready, _, _ = select.select([0], [], [], _LOOK_S)
         if ready:
             if not os.read(0, 4096):
-                return False
+                return "unwanted"
             heard = time.monotonic()
         if time.monotonic() - heard > grace:
-            return False
-    return True
+            return "abandoned"
+    return "ended"
 
 
 def _adopt_orphans() -> None:

@@ -27,8 +27,13 @@ class Guarded:
         self._lock = threading.Lock()
 
     def start(self, trial: TrialJob, command: Sequence[str], environment: Mapping[str, str]) -> str:
-        """Start a command for a trial; returns its handle."""
+        """Start a command for a trial; returns its handle.
+
+        Raises:
+            OSError: its files can't be written, or there is no process to be had.
+        """
         trial.folder.mkdir(parents=True, exist_ok=True)
+        trial.log.touch()
         argv = [sys.executable, "-m", "planner.profiling.guard", str(trial.folder), str(self._grace_s), "--", *command]
         guard = subprocess.Popen(
             argv,
@@ -51,7 +56,12 @@ class Guarded:
             guard.poll()
         if trial.exit_code.exists():
             return "done"
-        return "running" if _is_there(handle) else "gone"
+        if _is_there(handle):
+            return "running"
+        # It may have ended between the two looks.
+        if trial.exit_code.exists():
+            return "done"
+        return "abandoned" if (trial.folder / "abandoned").exists() else "gone"
 
     def stop(self, handle: str, trial: TrialJob) -> None:
         """Close the guard's stdin, which makes it end everything; then look for what is left all the same."""

@@ -21,6 +21,7 @@ class LocalRunner:
 
     name = "local"
     at_once = 1
+    outlives_worker = False
 
     def __init__(self) -> None:
         self._guarded = Guarded()

@@ -12,6 +12,9 @@ Status = Literal["ok", "stopped", "out_of_memory", "failed"]
 LONGEST_TAIL = 8_000
 """Characters of a log's end that are kept."""
 _LONGEST_REASON = 500
+# What is beyond was misread, and no database would hold it.
+_LONGEST_STEP_S = 1e7
+_LARGEST_BYTES = 2.0**62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +72,13 @@ class Gathered:
 
     def add_step(self, step: int, seconds: float) -> None:
         """A finished step."""
-        if seconds > 0.0:
+        if 0.0 < seconds < _LONGEST_STEP_S:
             self.steps[step] = seconds
 
     def add_peak(self, kind: str, amount: float) -> None:
         """A peak of one device, in bytes; the largest counts."""
-        self.peaks[kind] = max(self.peaks.get(kind, 0), round(amount))
+        if 0.0 < amount < _LARGEST_BYTES:
+            self.peaks[kind] = max(self.peaks.get(kind, 0), round(amount))
 
     def fail(self, status: Status, reason: str) -> None:
         """Why it ends; the first reason counts, since what breaks afterwards breaks because of it."""
@@ -94,7 +98,18 @@ class Gathered:
             step_times_s=self.step_times_s,
             peak_allocated_bytes=self.peaks.get("allocated"),
             peak_reserved_bytes=self.peaks.get("reserved"),
-            environment=dict(self.environment),
-            reason=reason,
-            log_tail=self._tail,
+            environment=_storable(self.environment),
+            reason=_storable(reason),
+            log_tail=_storable(self._tail),
         )
+
+
+def _storable(value: Any) -> Any:
+    """What a program wrote, without what a database holds in no text: NUL characters, lone surrogates."""
+    if isinstance(value, str):
+        return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_storable(name): _storable(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_storable(entry) for entry in value]
+    return value

@@ -10,10 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from costmodel.errors import PlannerError
 from planner.export.job import Job
 
-State = Literal["waiting", "running", "done", "gone"]
-"""Queued by a scheduler, at work, ended by itself, or nowhere to be found."""
+State = Literal["waiting", "running", "done", "gone", "abandoned"]
+"""Queued by a scheduler, at work, ended by itself, nowhere to be found, or ended since its worker gave no sign."""
+
+
+class RunnerAway(PlannerError):
+    """What runs the trials can't be asked right now; they may well go on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +59,8 @@ class Runner(Protocol):
     name: str
     at_once: int
     """How many trials may run at a time."""
+    outlives_worker: bool
+    """Whether a trial goes on without the worker that started it, for another to go on watching."""
 
     def check(self, job: Job) -> None:
         """Accept a plan that can be run here.
@@ -67,13 +74,18 @@ class Runner(Protocol):
 
         Raises:
             PlannerError: it can't be started.
+            OSError: its files can't be written.
         """
 
     def find(self, trial: TrialJob) -> str | None:
         """The handle of a trial that somebody started whose handle was not kept; None where there is none."""
 
     def state(self, handle: str, trial: TrialJob) -> State:
-        """How it stands."""
+        """How it stands.
+
+        Raises:
+            RunnerAway: nobody can say right now.
+        """
 
     def stop(self, handle: str, trial: TrialJob) -> None:
         """End it, and everything that it started; nothing of it runs any more afterwards. Safe to repeat."""

@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from costmodel.errors import InvalidInput, PlannerError
 from costmodel.spec.base import Frozen
@@ -18,7 +19,7 @@ from planner.export.job import Job
 from planner.profiling.probe.can import check_can
 from planner.profiling.probing import probe_words, torchrun_words
 from planner.profiling.processes import MARK
-from planner.profiling.runner import State, TrialJob
+from planner.profiling.runner import RunnerAway, State, TrialJob
 from planner.profiling.template import Template
 
 _ANSWER_S = 60.0
@@ -30,8 +31,15 @@ _RENDEZVOUS = '--node-rank "$SLURM_NODEID" --master-addr "$MASTER_ADDR" --master
 _UNKNOWN = "Invalid job id"
 
 
+# What its commands say when slurmctld does not answer.
+_AWAY = ("Unable to contact", "Connection refused", "timed out", "Zero Bytes", "Socket timed out", "Unexpected message")
+_OVER = frozenset(
+    ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED")
+)
+
+
 class SlurmFailed(PlannerError):
-    """Slurm can't be reached, or refuses a job."""
+    """Slurm refuses a job, or says what nobody understands."""
 
 
 class SlurmSettings(Frozen):
@@ -58,6 +66,7 @@ class SlurmRunner:
     """
 
     name = "slurm"
+    outlives_worker = True
 
     def __init__(self, settings: SlurmSettings, template: Template | None = None) -> None:
         self._settings, self._template, self.at_once = settings, template, settings.at_once
@@ -91,15 +100,18 @@ class SlurmRunner:
 
     def state(self, handle: str, trial: TrialJob) -> State:
         if trial.exit_code.exists():
-            return "done"
+            return _over(trial)
         state = self._in_queue(handle)
         if state is None:
             # Its last words may still be on their way over the network's file system.
             time.sleep(_BETWEEN_S)
-            return "done" if trial.exit_code.exists() else "gone"
+            return _over(trial)
         return "waiting" if state in _WAITING else "running"
 
     def stop(self, handle: str, trial: TrialJob) -> None:
+        if not trial.exit_code.exists():
+            # So that nobody takes the exit code of a job that was cancelled for that of its plan.
+            _stopped(trial).touch()
         if self._in_queue(handle) is None:
             return
         _asked(["scancel", handle])
@@ -117,7 +129,7 @@ class SlurmRunner:
             if _UNKNOWN in str(error):
                 return None
             raise
-        return found[0] if found and found[0] not in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT") else None
+        return found[0] if found and found[0] not in _OVER else None
 
     def _script(self, trial: TrialJob) -> str:
         """The job: on every node one task, which runs ``node.sh``."""
@@ -130,7 +142,8 @@ class SlurmRunner:
             [
                 "#!/bin/bash",
                 # Also when it is told to end: what it ran is over then as well.
-                f"trap 'code=$?; echo $code > {code}.new && mv {code}.new {code}' EXIT",
+                f"leave() {{ code=$?; echo $code > {code}.new && mv {code}.new {code}; }}",
+                "trap leave EXIT",
                 "trap 'exit 143' TERM",
                 *exports,
                 *self._settings.setup,
@@ -153,8 +166,23 @@ class SlurmRunner:
         return f"{shlex.join(launcher)} {_RENDEZVOUS} {shlex.join(probe_words(trial))}"
 
 
+def _stopped(trial: TrialJob) -> Path:
+    """There once a job was told to end."""
+    return trial.folder / "stopped"
+
+
+def _over(trial: TrialJob) -> State:
+    """How a job stands that is in the queue no more, or has written how it ended."""
+    return "done" if trial.exit_code.exists() and not _stopped(trial).exists() else "gone"
+
+
 def _asked(words: Sequence[str]) -> str:
-    """What a command of Slurm answers. A controller that is away for a moment is asked again."""
+    """What a command of Slurm answers. A controller that is away for a moment is asked again.
+
+    Raises:
+        RunnerAway: it is away for longer.
+        SlurmFailed: it refuses.
+    """
     said = ""
     for attempt in range(_TRIES):
         if attempt:
@@ -171,6 +199,6 @@ def _asked(words: Sequence[str]) -> str:
         if done.returncode == 0:
             return done.stdout
         said = " ".join((done.stderr or done.stdout).split())
-        if not any(word in said for word in ("Unable to contact", "Connection refused", "timed out", "Zero Bytes")):
-            break
-    raise SlurmFailed(f"{words[0]}: {said}")
+        if not any(word in said for word in _AWAY):
+            raise SlurmFailed(f"{words[0]}: {said}")
+    raise RunnerAway(f"{words[0]}: {said}")

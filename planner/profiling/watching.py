@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from planner.profiling.dialects import hear
 from planner.profiling.measured import Gathered, Measured
-from planner.profiling.runner import Runner, TrialJob
+from planner.profiling.runner import Runner, RunnerAway, State, TrialJob
 
 _LOOK_S = 0.1
 _SLOWEST_LOOK_S = 2.0
 _FIRST_STEP_FACTOR = 4.0
 """Before the first step come imports, allocation, compilation: it may take so many times as long as a step."""
+ABANDONED = "its worker gave no sign for so long that its guard ended it"
+_PATIENCE_S = 300.0
 _AT_ONCE = 1 << 20
+_LONGEST_REST = 1 << 16
+_LINE_END = re.compile(rb"[\r\n]")
 
 
 class Tail:
@@ -36,8 +41,10 @@ class Tail:
             if not block:
                 return found
             self._offset += len(block)
-            *whole, self._rest = (self._rest + block).split(b"\n")
-            found += [line.decode("utf-8", "replace") for line in whole]
+            # Progress bars end their lines by going back to the beginning.
+            *whole, rest = _LINE_END.split(self._rest + block)
+            self._rest = rest[-_LONGEST_REST:]
+            found += [line.decode("utf-8", "replace") for line in whole if line]
 
     def last(self) -> list[str]:
         """What is left when nothing comes any more."""
@@ -63,6 +70,9 @@ def watch(
         hopeless: whether steps of these seconds say that it can't win; it is ended then.
         told: is told the seconds of the steps whenever there are more.
         stopped: why it is not wanted any more; None while it is.
+
+    Raises:
+        RunnerAway: nobody could say for minutes how it stands.
     """
     plan = trial.job.plan
     gathered = Gathered(
@@ -73,8 +83,16 @@ def watch(
     )
     tails = [Tail(trial.metrics), Tail(trial.log)]
     seen, last_step, pause = 0, time.monotonic(), _LOOK_S
+    state: State = "running"
+    heard_of = time.monotonic()
     while True:
-        state = runner.state(handle, trial)
+        try:
+            state, heard_of = runner.state(handle, trial), time.monotonic()
+        except RunnerAway:
+            if time.monotonic() - heard_of > _PATIENCE_S:
+                raise
+            # It may wait in a queue: whether it hangs is nothing that can be said.
+            last_step = time.monotonic()
         for tail in tails:
             for line in tail.lines():
                 hear(line, gathered)
@@ -83,7 +101,7 @@ def watch(
         if len(gathered.steps) > seen:
             seen, last_step, pause = len(gathered.steps), time.monotonic(), _LOOK_S
             told(gathered.step_times_s)
-        if state in ("done", "gone"):
+        if state in ("done", "gone", "abandoned"):
             break
         why = stopped()
         if why is not None:
@@ -102,10 +120,10 @@ def watch(
         for line in tail.last():
             hear(line, gathered)
     runner.stop(handle, trial)
-    return _ended(trial, gathered, state)
+    return gathered.measured("stopped", ABANDONED) if state == "abandoned" else _ended(trial, gathered)
 
 
-def _ended(trial: TrialJob, gathered: Gathered, state: str) -> Measured:
+def _ended(trial: TrialJob, gathered: Gathered) -> Measured:
     """What a trial measured that has ended by itself, or is gone."""
     try:
         code = int(trial.exit_code.read_text(encoding="ascii"))

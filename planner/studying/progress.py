@@ -10,7 +10,10 @@ import numpy as np
 from db import records
 from db.repositories import Repositories
 from planner.tuning.belief import Belief, Candidates, Tried
+from planner.tuning.proposals import why_enough
 from planner.tuning.study import Study
+
+_LEAST_ERROR = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,4 +106,14 @@ class Progress:
         )
 
 
-_LEAST_ERROR = 0.01
+def why_over(progress: Progress, now: datetime) -> str | None:
+    """Why a study is over, in words; None while it goes on."""
+    if progress.is_late(now):
+        return "its time is over"
+    if progress.running:
+        return why_enough(progress.belief()) if progress.tried else None
+    if len(progress.trials) >= progress.study.most_trials:
+        return f"all {progress.study.most_trials} trials were run"
+    if len(progress.trials) >= len(progress.candidates):
+        return f"all {len(progress.candidates)} candidates were run"
+    return why_enough(progress.belief()) if progress.tried else None

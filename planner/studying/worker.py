@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,11 +26,13 @@ from db.errors import StoreUnavailable
 from db.store import Store
 from planner.export.job import Job
 from planner.profiling.measured import Measured
-from planner.profiling.runner import Runner, TrialJob
-from planner.profiling.watching import watch
+from planner.profiling.runner import Runner, RunnerAway, TrialJob
+from planner.profiling.watching import ABANDONED, watch
+from planner.studying.keeping import LOST, OVER, Kept
 from planner.studying.opening import prepare, request_of_study, settings_of
-from planner.studying.progress import Progress
-from planner.tuning.proposals import cannot_win, proposal_of, why_enough
+from planner.studying.progress import Progress, why_over
+from planner.studying.recording import Ran, check_room, measurement_of
+from planner.tuning.proposals import cannot_win, proposal_of
 
 LEASE_S = 60.0
 """Longer than a runner's guard waits for a frozen worker, so that a trial never runs twice at once."""
@@ -37,10 +40,17 @@ _MOST_ATTEMPTS = 3
 _LOOK_S = 1.0
 _PATIENCE_S = 300.0
 _TAKEN = "another worker has it"
-_LOST = "it took longer than its lease to give a sign, so others may run it now"
 _log = logging.getLogger("planner.studying")
 
 Listener = Callable[[records.Study, str], None]
+
+
+class TrialsHaveNoRoom(PlannerError):
+    """The files of trials can't be written, or processes not be started, which is no plan's fault."""
+
+
+class _Taken(Exception):
+    """A trial that runs on without us is another worker's now."""
 
 
 @dataclass(kw_only=True)
@@ -61,12 +71,14 @@ class Worker:
     lease_s: float = LEASE_S
     owner: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}")
     stopping: threading.Event = field(default_factory=threading.Event)
+    broken: PlannerError | None = None
 
     def run(self, study_id: str | None = None) -> None:
         """Work until ``stopping`` is set, or until that one study is over and nothing of it runs here.
 
         Raises:
             StoreUnavailable: the store was away for too long.
+            TrialsHaveNoRoom: this machine can't run any; what was begun is left to others.
         """
         busy: list[tuple[threading.Thread, str]] = []
         away_since: float | None = None
@@ -91,6 +103,8 @@ class Worker:
             self.stopping.set()
             for thread, _ in busy:
                 thread.join()
+        if self.broken is not None:
+            raise self.broken
 
     def _look(
         self, study_id: str | None, busy: list[tuple[threading.Thread, str]]
@@ -99,7 +113,7 @@ class Worker:
         with self.store.reading() as repos:
             studies = [
                 study
-                for study in repos.studies.to_work_on(list(self.runners))
+                for study in repos.studies.to_work_on(list(self.runners), datetime.now(UTC))
                 if study_id is None or study.id == study_id
             ]
         for study in studies:
@@ -107,9 +121,13 @@ class Worker:
             if study.state == "preparing":
                 self._prepare(study, runner)
                 continue
-            if self._ended(study):
+            full = sum(name == runner.name for _, name in busy) >= runner.at_once
+            if full and (study.deadline is None or datetime.now(UTC) < study.deadline):
+                # What is believed takes a second of a core to work out, which trials on this machine would feel.
                 continue
-            if sum(name == runner.name for _, name in busy) >= runner.at_once:
+            if study.state == "open" and self._ended(study):
+                continue
+            if full:
                 continue
             trial = self._claim(study)
             if trial is not None:
@@ -156,7 +174,7 @@ class Worker:
         until = now + timedelta(seconds=self.lease_s)
         with self.store.writing() as repos:
             lost = repos.studies.take_over(study.id, self.owner, now, until)
-        if lost is not None:
+        if lost is not None or study.state != "open":
             return lost
         with self.store.reading() as repos:
             progress = Progress.of(repos, study)
@@ -176,46 +194,105 @@ class Worker:
             self._trial(study, trial, runner)
         except StoreUnavailable as error:
             _log.error("trial %d of %s is left to others: %s", trial.number, study.name, error)
+        except RunnerAway as error:
+            _log.warning("trial %d of %s waits: %s", trial.number, study.name, error)
+            self.stopping.wait(_LOOK_S)
+            self._release(trial, forget=False)
+        except OSError as error:
+            self.broken = TrialsHaveNoRoom(f"{error.filename or self.folder}: {error.strerror or error}")
+            self.heard(study, f"trial {trial.number} is left to others: {self.broken}")
+            self.stopping.set()
+            self._release(trial)
         except Exception as error:
             expected = isinstance(error, PlannerError)
             _log.error("trial %d of %s failed", trial.number, study.name, exc_info=None if expected else error)
             self._finish(study, trial, None, Measured(status="failed", reason=f"{error}"))
 
     def _trial(self, study: records.Study, trial: records.Trial, runner: Runner) -> None:
-        if trial.attempt > _MOST_ATTEMPTS:
+        if trial.attempt - trial.details.get("released", 0) > _MOST_ATTEMPTS:
             reason = f"{_MOST_ATTEMPTS} workers that ran it died"
             self._finish(study, trial, None, Measured(status="failed", reason=reason))
             return
-        kept = _Kept(self, trial)
+        kept = Kept(self, trial)
         with kept:
             plan_id, job = self._job(study, trial)
             found = self._found_again(study, trial, job, runner)
             if found is None:
-                task = self._task(study, trial, job, f"{study.id[:12]}-{trial.number}-{trial.attempt}")
+                if study.state != "open":
+                    self._finish(study, trial, None, Measured(status="stopped", reason=OVER))
+                    return
+                task = self._task(study, trial, job, trial.attempt)
                 self.heard(study, f"trial {trial.number} begins")
-                handle = runner.start(task)
+                handle = self._started(task, runner, kept)
             else:
                 task, handle = found
-            kept.note(handle, {**trial.details, "key": task.key, "folder": str(task.folder)})
-            with self.store.reading() as repos:
-                best = Progress.of(repos, study).best
-            best_s = best[1].step_time_s if best is not None and best[1].step_time_s else float("inf")
-            measured = watch(
-                runner,
-                task,
-                handle,
-                hopeless=lambda steps: cannot_win(steps, best_s),
-                stopped=kept.why_stopped,
-            )
-        if kept.lost:
-            self.heard(study, f"trial {trial.number}: {_LOST}")
+            try:
+                measured = self._watched(study, kept, task, handle, runner)
+            except _Taken:
+                measured = None
+            except BaseException as error:
+                if not (runner.outlives_worker and isinstance(error, StoreUnavailable | RunnerAway)):
+                    # Nobody watches it any more.
+                    runner.stop(handle, task)
+                raise
+        if measured is None or kept.lost:
+            self.heard(study, f"trial {trial.number}: {LOST}")
             return
+        if measured.status == "failed":
+            check_room(task.folder)
         if measured.status == "stopped" and self.stopping.is_set():
             # Nothing is known of the plan: whoever works on the study next runs it anew.
-            with self.store.writing() as repos:
-                repos.studies.release(self.owner, datetime.now(UTC))
-            return
-        self._finish(study, trial, _Ran(plan_id=plan_id, plan=job.plan), measured)
+            self._release(trial)
+        elif measured.reason == ABANDONED:
+            self.heard(study, f"trial {trial.number}: {ABANDONED}")
+            self._release(trial, died=True)
+        else:
+            self._finish(study, trial, Ran(plan_id=plan_id, plan=job.plan), measured)
+
+    def _started(self, task: TrialJob, runner: Runner, kept: Kept) -> str:
+        """Start a trial, once the runner can be asked."""
+        end = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                # One that was started, whatever the answer: the runner was away when it should have come.
+                return runner.find(task) or runner.start(task)
+            except RunnerAway:
+                if time.monotonic() > end or kept.why_stopped() is not None:
+                    raise
+                self.stopping.wait(_LOOK_S)
+
+    def _watched(self, study: records.Study, kept: Kept, task: TrialJob, handle: str, runner: Runner) -> Measured:
+        kept.note(handle, {**kept.trial.details, "key": task.key, "folder": str(task.folder)})
+        with self.store.reading() as repos:
+            best = Progress.of(repos, study).best
+        best_s = best[1].step_time_s if best is not None and best[1].step_time_s else float("inf")
+
+        def stopped() -> str | None:
+            why = kept.why_stopped()
+            if kept.lost and runner.outlives_worker:
+                raise _Taken
+            return OVER if why is None and study.state != "open" else why
+
+        return watch(runner, task, handle, hopeless=lambda steps: cannot_win(steps, best_s), stopped=stopped)
+
+    def _release(self, trial: records.Trial, *, forget: bool = True, died: bool = False) -> None:
+        """Let others have a trial at once.
+
+        Args:
+            forget: nothing of it runs; else it is found again by what was noted.
+            died: counts as an attempt that a worker died of.
+        """
+        # Without the store its lease runs out, which comes to the same a little later.
+        with suppress(StoreUnavailable), self.store.writing() as repos:
+            now = repos.studies.trial(trial.study_id, trial.number)
+            if now is None:
+                return
+            details = {
+                name: value for name, value in now.details.items() if not forget or name not in ("key", "folder")
+            }
+            details["released"] = details.get("released", 0) + (not died)
+            handle = None if forget else now.handle
+            repos.studies.release(trial, datetime.now(UTC), handle=handle, details=details)
 
     def _job(self, study: records.Study, trial: records.Trial) -> tuple[str, Job]:
         with self.store.reading() as repos:
@@ -230,32 +307,33 @@ class Worker:
         self, study: records.Study, trial: records.Trial, job: Job, runner: Runner
     ) -> tuple[TrialJob, str] | None:
         """What a former owner started and still runs, or has ended by itself; what is half dead is cleared away."""
-        if trial.attempt == 1:
-            return None
-        key = trial.details.get("key") or f"{study.id[:12]}-{trial.number}-{trial.attempt - 1}"
-        task = self._task(study, trial, job, key)
-        handle = trial.handle or runner.find(task)
-        if handle is None:
-            return None
-        if runner.state(handle, task) == "gone":
+        # Whoever had it last may have died before it could note what it started.
+        for attempt in range(trial.attempt - 1, 0, -1):
+            task = self._task(study, trial, job, attempt)
+            noted = trial.details.get("key") == task.key
+            handle = trial.handle if noted and trial.handle else runner.find(task)
+            if handle is None:
+                continue
+            state = runner.state(handle, task)
+            if state == "done" or (runner.outlives_worker and state in ("waiting", "running")):
+                return task, handle
             runner.stop(handle, task)
-            return None
-        return task, handle
+        return None
 
-    def _task(self, study: records.Study, trial: records.Trial, job: Job, key: str) -> TrialJob:
+    def _task(self, study: records.Study, trial: records.Trial, job: Job, attempt: int) -> TrialJob:
         settings = settings_of(study)
         return TrialJob(
-            key=f"planner-{key}" if not key.startswith("planner-") else key,
+            key=f"planner-{study.id[:12]}-{trial.number}-{attempt}",
             job=job,
-            folder=self.folder / study.id / f"{trial.number}-{key.rsplit('-', 1)[-1]}",
+            folder=self.folder.resolve() / study.id / f"{trial.number}-{attempt}",
             steps=settings.steps,
             warm_up=settings.warm_up,
             timeout_s=settings.step_timeout_s,
         )
 
-    def _finish(self, study: records.Study, trial: records.Trial, ran: _Ran | None, measured: Measured) -> None:
+    def _finish(self, study: records.Study, trial: records.Trial, ran: Ran | None, measured: Measured) -> None:
         now = datetime.now(UTC)
-        measurement = None if ran is None else _measurement(study, trial, ran, measured, now)
+        measurement = None if ran is None else measurement_of(study, trial, ran, measured, now)
         end = time.monotonic() + _PATIENCE_S
         while True:
             try:
@@ -268,111 +346,3 @@ class Worker:
                 time.sleep(_LOOK_S)
         said = measured.reason or (f"{measured.step_time_s:.4g} s a step" if measured.step_time_s else "")
         self.heard(study, f"trial {trial.number}: {measured.status}, {said}" if written else _TAKEN)
-
-
-class _Kept:
-    """Keeps a trial ours while it runs, from a thread of its own."""
-
-    def __init__(self, worker: Worker, trial: records.Trial) -> None:
-        self.worker, self.trial = worker, trial
-        self.lost = False
-        self._over = threading.Event()
-        self._until = time.monotonic() + worker.lease_s
-        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
-
-    def __enter__(self) -> _Kept:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def note(self, handle: str, details: records.Json) -> None:
-        """Store by what it is found again."""
-        with self.worker.store.writing() as repos:
-            self.lost |= not repos.studies.note(self.trial, handle=handle, details=details)
-
-    def why_stopped(self) -> str | None:
-        """Why the trial is to be stopped; None while it is wanted."""
-        if self.lost or time.monotonic() > self._until:
-            self.lost = True
-            return _LOST
-        if self.worker.stopping.is_set():
-            return "its worker was stopped"
-        return self._study_over
-
-    _study_over: str | None = None
-
-    def _renew(self) -> None:
-        while not self._over.wait(self.worker.lease_s / 4.0):
-            until = time.monotonic() + self.worker.lease_s
-            try:
-                with self.worker.store.writing() as repos:
-                    kept = repos.studies.renew(self.trial, datetime.now(UTC) + timedelta(seconds=self.worker.lease_s))
-                    now = repos.studies.trial(self.trial.study_id, self.trial.number)
-            except StoreUnavailable:
-                continue
-            if kept:
-                self._until = until
-            elif now is not None and (now.owner, now.attempt) == (self.trial.owner, self.trial.attempt):
-                self._study_over = "its study is over"
-            else:
-                self.lost = True
-
-
-def why_over(progress: Progress, now: datetime) -> str | None:
-    """Why a study is over, in words; None while it goes on."""
-    if progress.is_late(now):
-        return "its time is over"
-    if progress.running:
-        return why_enough(progress.belief()) if progress.tried else None
-    if len(progress.trials) >= progress.study.most_trials:
-        return f"all {progress.study.most_trials} trials were run"
-    if len(progress.trials) >= len(progress.candidates):
-        return f"all {len(progress.candidates)} candidates were run"
-    return why_enough(progress.belief()) if progress.tried else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Ran:
-    """The plan that a trial ran."""
-
-    plan_id: str
-    plan: Plan
-
-    def tokens_per_s_per_device(self, step_time_s: float | None) -> float | None:
-        if not step_time_s:
-            return None
-        return self.plan.global_batch_size * self.plan.seq_len / (step_time_s * self.plan.devices_used)
-
-
-def _measurement(
-    study: records.Study, trial: records.Trial, ran: _Ran, measured: Measured, now: datetime
-) -> records.Measurement | None:
-    """What is kept of a trial; one that was stopped before it had measured anything leaves nothing."""
-    status = measured.status
-    if status == "stopped":
-        if measured.step_time_s is None:
-            return None
-        status = "ok"
-    step_time_s = measured.step_time_s if status == "ok" else None
-    return records.Measurement(
-        id=uuid4().hex,
-        plan_id=ran.plan_id,
-        study_id=study.id,
-        trial_number=trial.number,
-        status=status,
-        step_time_s=step_time_s,
-        tokens_per_s_per_device=ran.tokens_per_s_per_device(step_time_s),
-        peak_allocated_bytes=measured.peak_allocated_bytes,
-        peak_reserved_bytes=measured.peak_reserved_bytes,
-        steps=len(measured.step_times_s) or None,
-        job_id=trial.handle,
-        environment=dict(measured.environment),
-        note=measured.reason,
-        log_tail=measured.log_tail,
-        created_by=study.created_by,
-        measured_at=now,
-        created_at=now,
-    )
