@@ -21,6 +21,7 @@ from api.schemas.answers import (
 )
 from api.schemas.requests import MeasurementBody
 from db import records
+from planner.stored.compared import beside_predicted
 
 _MEASURED = tuple(name for name in ListedMeasurement.model_fields if name in records.Measurement.__dataclass_fields__)
 
@@ -113,14 +114,4 @@ def listed_measurement(measured: records.Measurement, plan: records.Plan) -> Lis
 
 def _fields(measured: records.Measurement, plan: records.Plan) -> dict[str, Any]:
     """Beside what was predicted; a throughput alone is turned into the step time that it means."""
-    prediction = plan.prediction
-    predicted = float(prediction["step_time_s"])
-    step = measured.step_time_s
-    if step is None and measured.tokens_per_s_per_device is not None:
-        step = predicted * float(prediction["tokens_per_s_per_device"]) / measured.tokens_per_s_per_device
-    low, high = prediction["step_time_interval_s"]
-    return {name: getattr(measured, name) for name in _MEASURED} | {
-        "predicted_step_time_s": predicted,
-        "measured_over_predicted": None if step is None else step / predicted,
-        "inside_interval": None if step is None else low <= step <= high,
-    }
+    return {name: getattr(measured, name) for name in _MEASURED} | beside_predicted(measured, plan.prediction)

@@ -9,20 +9,25 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from costmodel.calibration.calibration import DEFAULT_CALIBRATION, Calibration, load_calibration
 from costmodel.calibration.fit.fit import Fitted, fit
+from costmodel.calibration.fit.measured import CasesOf
 from costmodel.calibration.fit.moved import Moved, moved_rows
 from costmodel.calibration.fit.priors import Priors, calibration_of, load_priors, priors_from
 from costmodel.calibration.microbenchmarks.learned import Learned, learn
 from costmodel.catalog.cluster_catalog import cluster_names, load_cluster
 from costmodel.errors import InvalidInput
 from costmodel.runs.carried import default_runs
+from costmodel.runs.cases import cases_of
 from costmodel.runs.columns import Run
 from costmodel.runs.reader import problems_of, read_runs
 from costmodel.spec.cluster import ClusterSpec
 from planner.profiling.probe.folder import probed
+
+if TYPE_CHECKING:
+    from planner.stored.measured_runs import StoredRuns
 
 Base = Literal["shipped", "none"]
 
@@ -78,6 +83,7 @@ def calibrate(
     cluster: str | None = None,
     name: str | None = None,
     probe: Sequence[str] = (),
+    stored: StoredRuns | None = None,
 ) -> Calibrated:
     """Fit a calibration.
 
@@ -93,6 +99,7 @@ def calibrate(
         name: of the calibration; None for one that says where it comes from.
         probe: folders that the probe has written to: its kernels, collectives and runs count beside the others, on the
             machine that it measured unless ``cluster`` says another.
+        stored: measurements of the store, beside the others.
 
     Raises:
         InvalidInput: a file is unusable, or nothing in it is measured and can be priced.
@@ -106,14 +113,17 @@ def calibrate(
     if collectives or gemm:
         alone = learn(priors, collectives=collectives, gemm=gemm, accelerator=accelerator, cluster=cluster)
         priors = alone.priors
-    name = name or _name(base, own=runs is not None or alone is not None or bool(found.runs))
+    files = (*(() if runs is None else (runs,)), *found.runs)
+    own = bool(files) or stored is not None
+    name = name or _name(base, own=own or alone is not None)
     fitted: Fitted | None = None
     rows: Sequence[Run] = ()
-    files = (*(() if runs is None else (runs,)), *found.runs)
-    if files or alone is None:
-        rows = tuple(row for file in files for row in read_runs(file)) if files else default_runs()
+    if own or alone is None:
+        rows = tuple(row for file in files for row in read_runs(file)) if own else default_runs()
+        rows = (*rows, *(stored.runs if stored else ()))
         known = None if cluster is None else load_cluster(cluster)
-        fitted = _fitted(rows, priors, base, name, own=bool(files), known=known)
+        as_cases = stored.as_cases if stored else cases_of
+        fitted = _fitted(rows, priors, base, name, own=own, known=known, as_cases=as_cases)
     moved, steady = moved_rows(fitted) if fitted else ((), 0)
     return Calibrated(
         calibration=fitted.calibration if fitted else _of_priors(priors, base, name),
@@ -124,7 +134,7 @@ def calibrate(
         shares={str(figure): round(of.share, 4) for figure, of in fitted.solutions.items()} if fitted else {},
         moved=moved,
         steady=steady,
-        problems=(*(alone.notes if alone else ()), *problems_of(rows)),
+        problems=(*(alone.notes if alone else ()), *problems_of(rows), *(stored.left_out if stored else ())),
     )
 
 
@@ -139,7 +149,14 @@ def _today() -> str:
 
 
 def _fitted(
-    rows: Sequence[Run], priors: Priors, base: Base, name: str, *, own: bool, known: ClusterSpec | None
+    rows: Sequence[Run],
+    priors: Priors,
+    base: Base,
+    name: str,
+    *,
+    own: bool,
+    known: ClusterSpec | None,
+    as_cases: CasesOf,
 ) -> Fitted:
     return fit(
         rows,
@@ -150,6 +167,7 @@ def _fitted(
         carried=not own or base == "shipped",
         study_effects=not own or base == "none",
         known=known,
+        as_cases=as_cases,
     )
 
 

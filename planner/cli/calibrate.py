@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from planner.cli.exits import tell_problems
+
+if TYPE_CHECKING:
+    from planner.stored.measured_runs import StoredRuns
 
 
 def calibrate(
@@ -17,6 +20,10 @@ def calibrate(
         str | None,
         typer.Option(help="CSV file of measured runs; with nothing else given, by default those that ship."),
     ] = None,
+    from_db: Annotated[
+        bool,
+        typer.Option("--from-db", help="Learn from the measurements of the database: trials, and what jobs told."),
+    ] = False,
     collectives: Annotated[
         list[str] | None, typer.Option(help="Log of nccl-tests or rccl-tests, as printed. Repeat it for more.")
     ] = None,
@@ -57,11 +64,11 @@ def calibrate(
     for option, file in (("out", out), ("cluster-out", cluster_out)):
         if file is not None and not file.lower().endswith(".json"):
             raise InvalidInput(option, file, "a file whose name ends in .json is expected, as it is read again")
-    if runs is None and base == "shipped" and not (collectives or gemm or probe):
+    if runs is None and base == "shipped" and not (collectives or gemm or probe or from_db):
         raise Missing(
             "runs",
             "the shipped calibration knows the runs that ship already: name a file of runs, a log with --collectives, "
-            "a table with --gemm or a folder with --probe; or --base none",
+            "a table with --gemm or a folder with --probe, or what the database has with --from-db; or --base none",
         )
     for option, value in (("accelerator", accelerator), ("cluster", cluster), ("cluster-out", cluster_out)):
         if value is not None and not (collectives or probe or (gemm and option == "accelerator")):
@@ -75,6 +82,7 @@ def calibrate(
         cluster=cluster,
         name=name,
         probe=probe or (),
+        stored=_stored() if from_db else None,
     )
     network = cluster_text(found.alone, "cluster-out") if found.alone and cluster_out else None
     write_whole(out, calibration_text(found.calibration), "out")
@@ -85,3 +93,17 @@ def calibrate(
         sys.stdout.write(json.dumps(found.as_dict() | {"out": out, "cluster_out": cluster_out}, allow_nan=False) + "\n")
     else:
         print_calibrated(found, out, cluster_out)
+
+
+def _stored() -> StoredRuns:
+    from costmodel.errors import InvalidInput
+    from db.store import Store
+    from planner.stored.measured_runs import stored_runs
+
+    with Store.open() as store, store.reading() as repos:
+        found = stored_runs(repos)
+        if not found.runs:
+            expected = "measurements of time or memory are expected: planner tune makes some"
+            why = f" ({found.left_out[0]})" if found.left_out else ""
+            raise InvalidInput("from-db", store.shown_url, f"{expected}{why}")
+    return found

@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 from costmodel.errors import InvalidInput, Missing, PlannerError
 from planner.cli.calibrate import calibrate
 from planner.cli.check import check
+from planner.cli.compare import compare
 from planner.cli.db import app as db
 from planner.cli.exits import Exit, tell, tell_failure, tell_invalid, tell_usage
 from planner.cli.export import export
@@ -42,6 +43,7 @@ app.command("sweep")(sweep)
 app.command("check")(check)
 app.command("export")(export)
 app.command("tune")(tune)
+app.command("compare")(compare)
 app.command("predict")(predict)
 app.command("validate")(validate)
 app.command("calibrate")(calibrate)

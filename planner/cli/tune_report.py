@@ -10,7 +10,7 @@ from planner.cli.report import PipedConsole, figures_table
 Json = dict[str, Any]
 
 GIB = 2**30
-_OUTCOMES = {"ok": "ok", "stopped": "stopped early", "out_of_memory": "out of memory", "failed": "failed"}
+OUTCOMES = {"ok": "ok", "stopped": "stopped early", "out_of_memory": "out of memory", "failed": "failed"}
 
 
 def print_study(told: Json) -> None:
@@ -32,7 +32,7 @@ def _print_trials(trials: list[Json], best: int | None) -> None:
         peak = trial["peak_allocated_bytes"]
         table.add_row(
             f"{trial['number']}{mark}",
-            _OUTCOMES.get(trial["outcome"], "running"),
+            OUTCOMES.get(trial["outcome"], "running"),
             plan_in_short(trial["plan"]),
             _seconds(trial["predicted_step_time_s"]),
             _seconds(trial["step_time_s"]),

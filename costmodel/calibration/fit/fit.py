@@ -9,14 +9,14 @@ from math import exp, inf, log
 
 from costmodel.calibration.calibration import Calibration, ParameterRow, rounded
 from costmodel.calibration.fit.errors import error_rows
-from costmodel.calibration.fit.measured import Figure, Measured, measured_in
+from costmodel.calibration.fit.measured import CasesOf, Figure, Measured, measured_in
 from costmodel.calibration.fit.observed_ranges import ranges_of
 from costmodel.calibration.fit.priors import KEY_FIELDS, Priors, calibration_of
 from costmodel.calibration.fit.solve import Settings, Solution, solve
 from costmodel.calibration.fit.tree import Row, Tree, tree_of
 from costmodel.calibration.ranges import merged
 from costmodel.errors import InvalidInput
-from costmodel.runs.cases import Unpriced, cases_of
+from costmodel.runs.cases import Case, Unpriced, cases_of
 from costmodel.runs.columns import Run
 from costmodel.spec.cluster import ClusterSpec
 
@@ -71,6 +71,7 @@ def fit(
     settings: Settings | None = None,
     study_effects: bool = True,
     known: ClusterSpec | None = None,
+    as_cases: CasesOf = cases_of,
 ) -> Fitted:
     """The calibration that priors and measured runs agree on.
 
@@ -83,13 +84,15 @@ def fit(
         settings: how far runs are believed.
         study_effects: False when all runs are of whom the calibration is for.
         known: the cluster of runs that name its accelerator, which need not be in the catalog.
+        as_cases: what makes runs cases.
 
     Raises:
         InvalidInput: no run was measured that can be priced.
     """
-    measured = measured_in(runs, calibration_of(priors), known)
+    measured = measured_in(runs, calibration_of(priors), known, as_cases)
     if not measured:
-        raise InvalidInput("runs", f"{len(runs)} row{'s' * (len(runs) != 1)}", _nothing_to_learn(runs, priors))
+        lacking = _nothing_to_learn(as_cases(tuple(runs), calibration_of(priors), known))
+        raise InvalidInput("runs", f"{len(runs)} row{'s' * (len(runs) != 1)}", lacking)
     tree = tree_of(priors, [case for figure in measured for case in figure.cases])
     solutions = {figure.figure: solve(tree, figure, settings, study_effects=study_effects) for figure in measured}
     found = _found(tree, solutions.values())
@@ -109,11 +112,9 @@ def fit(
     return Fitted(calibration=calibration, tree=tree, found=found, solutions=solutions, figures=counts)
 
 
-def _nothing_to_learn(runs: Sequence[Run], priors: Priors) -> str:
+def _nothing_to_learn(cases: Iterable[Case | Unpriced]) -> str:
     """Why no run counts, as most of them have it."""
-    lacking = Counter(
-        case.reason for case in cases_of(tuple(runs), calibration_of(priors)) if isinstance(case, Unpriced)
-    )
+    lacking = Counter(case.reason for case in cases if isinstance(case, Unpriced))
     said = "; ".join(f"{count} of them: {reason}" for reason, count in lacking.most_common(3))
     return "no row has a measured time or memory and says enough to be priced" + (f" ({said})" if said else "")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,7 +18,7 @@ from costmodel.fidelity.exclusions import study_of
 from costmodel.fidelity.observed import Observed
 from costmodel.predict import memory_by_stage, step_times
 from costmodel.runs.cases import Case as RunCase
-from costmodel.runs.cases import cases_of
+from costmodel.runs.cases import Unpriced, cases_of
 from costmodel.runs.columns import Run
 from costmodel.runs.predictions import MemoryFigure, chosen_rows, memory_figure_of
 from costmodel.scenario import Scenario
@@ -75,15 +75,22 @@ class Measured:
         return np.log(memory)
 
 
+CasesOf = Callable[[tuple[Run, ...], Calibration, ClusterSpec | None], Sequence[RunCase | Unpriced]]
+"""What makes runs cases: ``cases_of``, unless somebody knows more of them than rows can say."""
+
+
 def measured_in(
-    runs: Sequence[Run], calibration: Calibration, known: ClusterSpec | None = None
+    runs: Sequence[Run],
+    calibration: Calibration,
+    known: ClusterSpec | None = None,
+    as_cases: CasesOf = cases_of,
 ) -> tuple[Measured, ...]:
     """The runs whose time was measured, and those whose memory was, as far as they can be priced; none that is empty.
 
     A plan that a run leaves open is what ``calibration`` has for the fastest that fits; ``known`` as in ``cases_of``.
     """
     observed = Observed.of(runs)
-    cases = dict(enumerate(cases_of(tuple(runs), calibration, known)))
+    cases = dict(enumerate(as_cases(tuple(runs), calibration, known)))
     priced = {index: case for index, case in cases.items() if isinstance(case, RunCase)}
     found = (
         _measured("time", priced, observed.scorable, observed.step_time_s),
