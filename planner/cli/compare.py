@@ -77,7 +77,7 @@ def _summary(found: Json) -> list[str]:
     if not found["timed"]:
         return ["No time was measured."]
     lines = [
-        f"{found['timed']} times measured: a median of {found['measured_over_predicted']:.2f} of the predicted, "
+        f"{found['timed']} step time{'s' * (found['timed'] != 1)} measured: a median of {found['measured_over_predicted']:.2f} of the predicted, "
         f"{found['inside_interval']} inside the predicted interval (others have a !)."
     ]
     if found["pairs_in_order"] is not None:

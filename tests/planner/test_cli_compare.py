@@ -103,7 +103,7 @@ def test_the_table_says_how_far_off_it_was(call: Call, plans: list[dict[str, Any
     slower(sqlite_url, plans[:3], 1.1)
     code, out, _ = call("compare", *(f"--plan={plan['id']}" for plan in plans[:4]))
     assert code == 0
-    assert "3 times measured: a median of 1.10 of the predicted" in out
+    assert "3 step times measured: a median of 1.10 of the predicted" in out
     assert "Pairs of plans in the predicted order: 100%" in out
     assert "not measured" in out
 
