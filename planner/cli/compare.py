@@ -76,9 +76,10 @@ def _gib(value: int | None) -> float | None:
 def _summary(found: Json) -> list[str]:
     if not found["timed"]:
         return ["No time was measured."]
+    times = f"{found['timed']} step time{'s' * (found['timed'] != 1)} measured"
     lines = [
-        f"{found['timed']} step time{'s' * (found['timed'] != 1)} measured: a median of {found['measured_over_predicted']:.2f} of the predicted, "
-        f"{found['inside_interval']} inside the predicted interval (others have a !)."
+        f"{times}: a median of {found['measured_over_predicted']:.2f} of the predicted, {found['inside_interval']} "
+        "inside the predicted interval (others have a !)."
     ]
     if found["pairs_in_order"] is not None:
         lines.append(f"Pairs of plans in the predicted order: {found['pairs_in_order']:.0%}.")
