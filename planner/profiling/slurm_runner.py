@@ -43,7 +43,7 @@ class SlurmFailed(PlannerError):
 
 
 class SlurmSettings(Frozen):
-    """How trials are submitted: ``[tune.slurm]`` of the user's configuration file.
+    """How trials are submitted: ``[slurm]`` of the user's launch file.
 
     Attributes:
         at_once: trials that may be submitted at a time.

@@ -1,6 +1,6 @@
 """A user's own launch command, from their own configuration file, with a plan put in.
 
-    [tune.command]
+    [command]
     argv = ["torchrun", "--nproc-per-node", "{devices_per_node}", "pretrain_gpt.py", "{arguments}", "--mock-data"]
     target = "megatron-lm"                  # whose words {arguments} are; that of the plan's framework by default
     env = { NCCL_DEBUG = "WARN" }
@@ -53,10 +53,10 @@ class Template(Frozen):
                 if word == _ARGUMENTS:
                     continue
                 if name not in known:
-                    raise InvalidInput("tune.command.argv", word, f"known are {{arguments}}, {_shown(known)}")
+                    raise InvalidInput("command.argv", word, f"known are {{arguments}}, {_shown(known)}")
         if program is None and _ARGUMENTS in self.argv:
             expected = f"nothing says plans of {job.plan.framework} as arguments: name a target"
-            raise InvalidInput("tune.command.target", self.target, expected)
+            raise InvalidInput("command.target", self.target, expected)
 
     def words(self, trial: TrialJob) -> list[str]:
         """The command for a trial; files that the arguments name are written into its folder."""
