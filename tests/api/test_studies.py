@@ -221,6 +221,26 @@ def test_there_is_no_such_study(client: httpx.Client) -> None:
         problem(client.request(method, f"/v1/studies/{'0' * 32}{path}"), 404, "not-found")
 
 
+def test_studies_of_earlier_versions_are_told_as_far_as_they_are_known(
+    live: Live, client: httpx.Client, answer: dict[str, Any]
+) -> None:
+    old = Study(
+        id=uuid4().hex,
+        name=f"old {uuid4().hex}",
+        scenario_id=answer["scenario"]["id"],
+        search_id=answer["id"],
+        created_by=None,
+        created_at=datetime.now(UTC),
+    )
+    with live.store.writing() as repos:
+        repos.studies.add(old)
+
+    found = client.get(f"/v1/studies/{old.id}").json()
+
+    assert (found["state"], found["steps"], found["seed"], found["trials"]) == ("done", None, None, [])
+    assert client.get("/v1/studies", params={"limit": 1}).json()["items"][0]["id"] == old.id
+
+
 def test_events_tell_what_changes_and_end_with_the_study(client: httpx.Client, study: _Hand) -> None:
     study.finished(study.begun(0), "ok", 1.0)
 
