@@ -31,7 +31,7 @@ class Template(Frozen):
 
     Attributes:
         argv: its words.
-        target, target_version: of ``planner export``.
+        target, target_version: of ``planner export``; asked where ``{arguments}`` is among the words, or one is named.
         env: variables beside those that the plan needs, and those that are set anyway.
     """
 
@@ -90,6 +90,9 @@ class Template(Frozen):
         }
 
     def _program(self, job: Job) -> Program | None:
+        if self.target is None and _ARGUMENTS not in self.argv:
+            # A program of the user's own, which may run what the framework's can't.
+            return None
         target = load_target(self.target) if self.target else target_of(job.plan.framework)
         if target is None or target.program is None:
             return None

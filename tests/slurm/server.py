@@ -40,6 +40,12 @@ SLURM_CONF=$home/slurm.conf scancel --full --signal=KILL --partition=real
 SLURM_CONF=$home/slurm.conf scancel --partition=real
 kill $slurmd $slurmctld
 wait $slurmd $slurmctld
+# One that a test started again is no child of ours.
+if [ -s "$home/slurmctld.pid" ]; then
+    again=$(cat "$home/slurmctld.pid")
+    kill $again
+    while kill -0 $again; do sleep 0.05; done
+fi
 kill $munged
 wait $munged
 rm -rf "$home"/*
@@ -90,6 +96,11 @@ class Slurm:
             if time.monotonic() > deadline:
                 pytest.fail(f"job {job_id} is not {' or '.join(states)}: {found}\n{self.logs()}")
             time.sleep(0.1)
+
+    def start_controller(self) -> None:
+        """Start slurmctld again, after a test has killed it; it ends with the others."""
+        done = self.run("slurmctld", "-f", self.home / "slurm.conf")
+        assert done.returncode == 0, done.stderr
 
     def logs(self) -> str:
         """The ends of the daemons' logs."""

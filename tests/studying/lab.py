@@ -65,8 +65,11 @@ class Lab:
         return self.folder / "go"
 
     def rules(self, rules: Rules) -> None:
-        """What comes of which plans from now on: ok:SECONDS, out_of_memory, crash, hang, daemon, until."""
-        told = [(needed, f"until:{self.go}" if what == "until" else what) for needed, what in rules]
+        """What comes of which plans from now on: ok:SECONDS, out_of_memory, crash, hang, daemon, until.
+
+        With ``later:`` before it, of all but the first that starts.
+        """
+        told = [(needed, f"{what}:{self.go}" if what.endswith("until") else what) for needed, what in rules]
         staged = self.folder / "rules.new"
         staged.write_text(json.dumps(told), encoding="utf-8")
         staged.replace(self.folder / "rules.json")
@@ -99,10 +102,18 @@ class Lab:
 
     @contextmanager
     def worker_process(
-        self, url: str, study: records.Study, lease_s: float = 60.0
+        self, url: str, study: records.Study, lease_s: float = 60.0, slurm: str = ""
     ) -> Iterator[subprocess.Popen[bytes]]:
         """A worker in a process of its own; killed at the end if it is still there."""
-        words = [sys.executable, HERE / "worker_process.py", url, self.launch_file(), self.trials, study.id, lease_s]
+        words = [
+            sys.executable,
+            HERE / "worker_process.py",
+            url,
+            self.launch_file(slurm),
+            self.trials,
+            study.id,
+            lease_s,
+        ]
         with (self.folder / "workers.log").open("ab") as log:
             process = subprocess.Popen([str(word) for word in words], stdout=log, stderr=log, env=dict(os.environ))
         try:

@@ -19,12 +19,10 @@ LEASE_S = 4.0
 
 
 def test_a_worker_killed_in_a_trial_is_replaced(store: Store, store_url: str, tmp_path: Path) -> None:
-    lab = lab_in(tmp_path)
+    lab = lab_in(tmp_path, [((), "later:daemon")])
     study = ready(store, lab, trials=3)
     with ExitStack() as stack:
         first = stack.enter_context(lab.worker_process(store_url, study, LEASE_S))
-        assert eventually(lambda: any(one.state == "done" for one in trials_of(store, study)), WAIT_S), lab.said()
-        lab.rules([((), "daemon")])
         # Two lines of one key: the trainer and what it left in a session of its own.
         assert eventually(lambda: len(lab.left()) == 2 or first.poll() is not None, WAIT_S), lab.said()
         assert first.poll() is None, lab.said()

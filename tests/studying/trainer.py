@@ -12,12 +12,19 @@ import sys
 import time
 from pathlib import Path
 
+_OK = "ok:0.65"
+# Of all starts but the first.
+_LATER = "later:"
+
 
 def main(starts: str, rules: str, key: str, steps: str, *words: str) -> int:
     """Do what the first rule says whose words all are the plan's."""
     note(starts, key, os.getpid())
     found = json.loads(Path(rules).read_text(encoding="utf-8"))
-    what, _, value = next((what for needed, what in found if set(needed) <= set(words)), "ok:0.65").partition(":")
+    said = next((what for needed, what in found if set(needed) <= set(words)), _OK)
+    if said.startswith(_LATER):
+        said = said.removeprefix(_LATER) if len(Path(starts).read_bytes().splitlines()) > 1 else _OK
+    what, _, value = said.partition(":")
     seconds = float(value) if what == "ok" else 0.65
     tell({"environment": {"trainer": "fake"}, "step": 0, "step_time_s": seconds})
     if what == "out_of_memory":
