@@ -42,22 +42,22 @@ def test_a_worker_killed_in_a_trial_is_replaced(store: Store, store_url: str, tm
     assert len({key for key, _ in lab.starts()}) == sum(trial.attempt for trial in trials)
 
 
-def test_what_a_worker_measured_after_it_froze_counts_for_nothing(store: Store, store_url: str, tmp_path: Path) -> None:
+def test_what_a_worker_measured_after_it_froze_counts_for_nothing(sqlite_url: str, tmp_path: Path) -> None:
     lab = lab_in(tmp_path, [((), "until")])
-    study = ready(store, lab, trials=1)
-    with ExitStack() as stack:
-        frozen = stack.enter_context(lab.worker_process(store_url, study, LEASE_S))
+    with Store.open(sqlite_url) as store, ExitStack() as stack:
+        study = ready(store, lab, trials=1)
+        frozen = stack.enter_context(lab.worker_process(sqlite_url, study, LEASE_S))
         assert eventually(lambda: len(lab.starts()) == 1, WAIT_S), lab.said()
         # Noted, so that the other can find what runs.
         assert eventually(lambda: trials_of(store, study)[0].handle is not None, WAIT_S)
         os.kill(frozen.pid, signal.SIGSTOP)
         lab.rules([((), "ok:0.7")])
-        other = stack.enter_context(lab.worker_process(store_url, study, LEASE_S))
+        other = stack.enter_context(lab.worker_process(sqlite_url, study, LEASE_S))
         assert other.wait(WAIT_S) == 0, lab.said()
         (trial,) = check_study(store, study, lab)
         os.kill(frozen.pid, signal.SIGCONT)
         assert frozen.wait(WAIT_S) == 0, lab.said()
-    assert check_study(store, study, lab) == [trial]
+        assert check_study(store, study, lab) == [trial]
     assert (trial.outcome, trial.attempt) == ("ok", 2)
     assert LOST in lab.said() or "another worker has it" in lab.said()
 

@@ -66,16 +66,17 @@ def test_a_whole_study_with_every_kind_of_end(store: Store, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_two_workers_in_one_process(store: Store, tmp_path: Path) -> None:
+def test_two_workers_in_one_process(sqlite_url: str, tmp_path: Path) -> None:
     lab = lab_in(tmp_path)
-    study = opened(store, trials=6)
-    workers = [lab.worker(store) for _ in range(2)]
-    threads = [threading.Thread(target=worker.run, args=(study.id,)) for worker in workers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT_S)
-    trials = check_study(store, study, lab)
+    with Store.open(sqlite_url) as store:
+        study = opened(store, trials=6)
+        workers = [lab.worker(store) for _ in range(2)]
+        threads = [threading.Thread(target=worker.run, args=(study.id,)) for worker in workers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT_S)
+        trials = check_study(store, study, lab)
     assert len(lab.starts()) == len(trials)
     assert {trial.outcome for trial in trials} <= {"ok", "stopped"}
 
