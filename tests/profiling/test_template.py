@@ -37,7 +37,7 @@ def test_what_the_words_mean_reaches_the_program_as_it_is(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("word", ["{no_such_axis}", "--x={arguments}"])
 def test_names_that_mean_nothing_are_refused(word: str) -> None:
-    with pytest.raises(InvalidInput, match=r"tune\.command\.argv") as caught:
+    with pytest.raises(InvalidInput, match=r"command\.argv") as caught:
         Template(argv=("run", word)).check(job_of_two())
     assert "{micro_batch_size}" in str(caught.value)
 
