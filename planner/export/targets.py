@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from costmodel.errors import UnknownName
-from planner.export import accelerate, deepspeed, maxtext, megatron_bridge, megatron_lm, nanotron, torchtitan
+from planner.export import accelerate, deepspeed, maxtext, megatron_bridge, megatron_lm, nanotron, nemo, torchtitan
 from planner.export.schedulers import jobset, ray, sbatch, skypilot
 from planner.export.target import Target
 from planner.export.trace import write as trace
@@ -11,6 +11,7 @@ from planner.export.trace import write as trace
 TARGETS: tuple[Target, ...] = (
     megatron_lm.TARGET,
     megatron_bridge.TARGET,
+    nemo.TARGET,
     torchtitan.TARGET,
     deepspeed.TARGET,
     accelerate.TARGET,

@@ -1,0 +1,163 @@
+"""Overrides of a NeMo recipe, or lines of Python that set them, as fields of a plan. Else the recipe speaks."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+import yaml
+
+from costmodel.errors import InvalidInput
+from costmodel.spec.model import ModelSpec
+from costmodel.spec.native import native_model
+from planner.export.dotted import dotted
+from planner.export.megatron.numbers import PRECISIONS as MEGATRON_PRECISIONS
+from planner.export.megatron.reading import read_plan
+from planner.export.megatron.settings import Settings
+from planner.export.nemo.keys import CALLBACKS, DDP, DTYPES, MODEL, PLUGIN, PRECISIONS
+from planner.export.nemo.write import words
+from planner.export.reading import Read
+
+_PARTS = ("trainer", "model", "data", "optim")
+_KEY = rf"(?:{'|'.join(_PARTS)})(?:\.\w+)+"
+_OVERRIDE = re.compile(rf"({_KEY})=(.*)", re.S)
+_PYTHON = re.compile(rf"^[ \t]*\w+\.({_KEY})[ \t]*=[ \t]*([^=\s#][^#\n]*)", re.M)
+_OVERLAP = re.compile(r"tp_comm_overlap\s*=\s*true\b", re.I)
+_BEARING = re.compile(r"parallel|pipeline|fsdp|shard|recompute|offload|overlap|dispatcher|capacity|cuda_graph|dtype")
+_PRECISION_OF = {said: ours for ours, said in PRECISIONS.items()}
+_DTYPE_OF = {said: ours for ours, said in DTYPES.items()}
+_NODES, _DEVICES = "trainer.num_nodes", "trainer.devices"
+# Said again by the precision's recipe, or of its layers in 16 bits, which plans have none of.
+_SAID_TWICE = ("pipeline_dtype", "params_dtype", "main_params_dtype", "main_grads_dtype")
+
+
+def read(text: str) -> Read:
+    """What the overrides, in a script or alone, the Python or the YAML say of a plan.
+
+    Raises:
+        InvalidInput: there are none in the text.
+    """
+    found = _overrides(text)
+    if not found:
+        expected = (
+            "overrides such as trainer.strategy.tensor_model_parallel_size=8 data.micro_batch_size=1 are expected"
+        )
+        raise InvalidInput("from", text.strip()[:60], expected)
+    settings = _settings(found)
+    has_experts = any("expert" in key and value not in (None, False) for key, value in found.items())
+    read_plan(settings, layers=settings.number("num_layers"), has_experts=has_experts)
+    _read_devices(settings, found)
+    # Silence is the recipe's own setting, not Megatron-Core's default.
+    plan = {name: value for name, value in settings.plan.items() if name in settings.meanings}
+    ignored = _left_over(settings, found)
+    return Read(
+        plan=plan,
+        meanings=settings.meanings,
+        model=_model(found),
+        unread=settings.unread,
+        ignored=ignored,
+        notes=("What is not overridden is the recipe's, and is not known here: it is taken as usual.",),
+    )
+
+
+def _overrides(text: str) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError:
+        document = None
+    if isinstance(document, dict) and any(isinstance(document.get(part), dict) for part in _PARTS):
+        return dotted({part: document[part] for part in _PARTS if isinstance(document.get(part), dict)})
+    python = {match[1]: _value(match[2].strip()) for match in _PYTHON.finditer(text)}
+    if python:
+        return python
+    try:
+        tokens = shlex.split(text.replace("\\\n", " "), comments=True)
+    except ValueError as error:
+        raise InvalidInput("from", text.strip()[:60], f"its words can't be read: {error}") from None
+    return {match[1]: _value(match[2]) for match in map(_OVERRIDE.fullmatch, tokens) if match}
+
+
+def _value(text: str) -> Any:
+    if text in ("None", "none"):
+        return None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def _settings(found: dict[str, Any]) -> Settings:
+    values: dict[str, Any] = {}
+    shown: dict[str, str] = {}
+    unread: dict[str, str] = {}
+    # Callbacks are set up last, over what the configuration has.
+    for key, value in sorted(found.items(), key=lambda item: item[0] == CALLBACKS):
+        said, name, more = f"{key}={value}", key.rpartition(".")[2], {}
+        if isinstance(value, str) and "$" in value:
+            unread[said] = "what the variable holds is not in the text"
+        elif key == PLUGIN:
+            more = _of_precision(str(value))
+            if not more:
+                unread[said] = f"one of {', '.join(PRECISIONS.values())} is expected"
+        elif key == CALLBACKS:
+            more = {"tp_comm_overlap": True} if _OVERLAP.search(str(value)) else {}
+            if value and not more:
+                unread[said] = "what callbacks set can't be told"
+        elif key == f"{DDP}.grad_reduce_in_fp32":
+            unread[said] = f"{PLUGIN}.grad_reduce_in_fp32 replaces it"
+        elif key == "trainer.strategy.fsdp":
+            more = {"use_megatron_fsdp": value == "megatron"}
+        elif key.startswith(f"{PLUGIN}.") and name == "precision":
+            more = {"bf16": str(value) == "bf16-mixed", "fp16": str(value) == "16-mixed"}
+        else:
+            more = {name: _DTYPE_OF.get(str(value), value) if name.endswith("_dtype") else value}
+        values |= more
+        shown |= dict.fromkeys(more, said)
+    if not {"bf16", "fp16"} & set(values):
+        values["bf16"] = True  # as recipes are
+    return Settings(values=values, shown=shown, unread=unread)
+
+
+def _of_precision(named: str) -> dict[str, Any]:
+    """Megatron-Core's settings of a recipe of NeMo's, with the type that it reduces gradients in."""
+    ours = _PRECISION_OF.get(named.rpartition(".")[2].removesuffix("()"))
+    if ours is None:
+        return {}
+    return dict(MEGATRON_PRECISIONS[ours]) | {"grad_reduce_in_fp32": ours != "fp16"}
+
+
+def _read_devices(settings: Settings, found: dict[str, Any]) -> None:
+    counts = settings.number("num_nodes"), settings.number("devices")
+    if counts[0] and counts[1]:
+        settings.plan["devices_used"] = counts[0] * counts[1]
+        settings.meanings["devices_used"] = f"{_NODES}={found[_NODES]} {_DEVICES}={found[_DEVICES]}"
+
+
+def _model(found: dict[str, Any]) -> ModelSpec | None:
+    """The model's shape where the overrides have it; a recipe's own is not known."""
+    under = f"{MODEL}."
+    shape = {key.removeprefix(under): value for key, value in found.items() if key.startswith(under)}
+    if not {"num_layers", "hidden_size", "num_attention_heads", "vocab_size"} <= set(shape):
+        return None
+    shape["untie_embeddings_and_output_weights"] = not shape.pop("share_embeddings_and_output_weights", True)
+    shape["group_query_attention"] = "num_query_groups" in shape
+    shape.setdefault("max_position_embeddings", shape.get("seq_length"))
+    try:
+        return native_model(shape, "overrides")
+    except InvalidInput:
+        return None
+
+
+def _left_over(settings: Settings, found: dict[str, Any]) -> tuple[str, ...]:
+    known = words().words
+    ignored: list[str] = []
+    for key, value in found.items():
+        name = key.rpartition(".")[2]
+        if key in known or name in settings.read or f"{key}={value}" in settings.unread or name in _SAID_TWICE:
+            continue
+        if _BEARING.search(name):
+            settings.fail(name, "it may bear on the plan, which has no field for it")
+        else:
+            ignored.append(key)
+    return tuple(ignored)
