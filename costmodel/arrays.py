@@ -35,7 +35,7 @@ def constant(value: int, count: int) -> Ints:
 
 def taken(column: Ints, rows: Ints | Bools | slice) -> Ints:
     """The chosen rows of a column; a constant one stays constant."""
-    if column.strides != (0,) or not len(column):
+    if not is_constant(column) or not len(column):
         return column[rows]
     if isinstance(rows, slice):
         return np.broadcast_to(column[0], (len(range(*rows.indices(len(column)))),))
@@ -46,6 +46,10 @@ def taken(column: Ints, rows: Ints | Bools | slice) -> Ints:
 _DENSE_KEYS = 1 << 22
 
 
+Ranks: TypeAlias = tuple[Ints, int]
+"""The place of each value of a column among its distinct ones, and how many these are."""
+
+
 def distinct(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
     """The distinct tuples of several columns of small non-negative integers.
 
@@ -53,11 +57,15 @@ def distinct(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
         For each distinct tuple, in ascending order, the row of its first occurrence; for every row, its tuple.
     """
     # A constant column tells no rows apart.
-    telling = [column for column in columns if column.strides != (0,)] or [columns[0]]
-    key, size = _ranks(telling[0])
-    for column in telling[1:]:
-        ranks, count = _ranks(column)
-        key, size = key * count + ranks, size * count
+    telling = [column for column in columns if not is_constant(column)] or [columns[0]]
+    return distinct_ranks([ranks(column) for column in telling])
+
+
+def distinct_ranks(columns: Sequence[Ranks]) -> tuple[Ints, Ints]:
+    """The same of columns whose ranks are known."""
+    key, size = columns[0]
+    for ranked, count in columns[1:]:
+        key, size = key * count + ranked, size * count
     if size > _DENSE_KEYS:
         _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
         return first, inverse
@@ -67,7 +75,12 @@ def distinct(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
     return first_of[used], (np.cumsum(used) - 1)[key]
 
 
-def _ranks(column: Ints) -> tuple[Ints, int]:
+def is_constant(column: Ints) -> bool:
+    """Whether a column is one value that takes no room."""
+    return column.strides == (0,)
+
+
+def ranks(column: Ints) -> Ranks:
     """Position of each value among the distinct ones, and how many there are."""
     highest = int(column.max(initial=0))
     if highest >= _DENSE_KEYS:

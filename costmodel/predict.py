@@ -1,7 +1,6 @@
 """PlanTable -> PredictionTable: one code path in numpy for one plan, a whole space, or thousands of unrelated runs.
 
-Each term is evaluated once per distinct tuple of the axes it declares and gathered to the rows. Step time is a
-closed form:
+Step time is a closed form of what the terms give (``costmodel.term_outputs``):
 
     step = (max_s (m * W_s + R_s + O_s) + waiting + fixed) * level
 
@@ -12,13 +11,13 @@ gradient reduction and parameter gathering, O_s its optimizer step, ``waiting`` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
 
-from costmodel.arrays import Ints, Num, distinct, num, per_stage
+from costmodel.arrays import Ints, Num, num, per_stage
 from costmodel.end_of_step import exposed_exchanges_s, optimizer_s
 from costmodel.expert_overlap import overlapped_share, overlaps_experts, with_expert_overlap
 from costmodel.facts import Facts
@@ -43,53 +42,23 @@ from costmodel.schedules import waiting_s
 from costmodel.sharded_layers import hiding_gathers, with_sharded_parameters
 from costmodel.sharding import Sharding
 from costmodel.table import PlanTable, StageTable
-from costmodel.terms.activations import ACTIVATIONS, AGAIN, COMMUNICATORS, RECOMPUTE_FULL, RECOMPUTE_NONE
-from costmodel.terms.attention import ATTENTION
-from costmodel.terms.communication import CONTEXT_PARALLEL, PIPELINE_PARALLEL, TENSOR_PARALLEL
-from costmodel.terms.data_parallel import DATA_PARALLEL
-from costmodel.terms.ends import ENDS
-from costmodel.terms.expert_parallel import EXPERT_PARALLEL
-from costmodel.terms.host import HOST
-from costmodel.terms.matrix_optimizer import MATRIX_OPTIMIZER
-from costmodel.terms.mlp import DENSE_MLP, EXPERTS
-from costmodel.terms.quantisation import QUANTISATION_PASSES
-from costmodel.terms.state import PARAMETERS
-from costmodel.terms.term import Axes, Term
-
-TERMS: tuple[Term, ...] = (
-    ATTENTION,
-    DENSE_MLP,
-    EXPERTS,
-    ENDS,
-    HOST,
-    TENSOR_PARALLEL,
-    CONTEXT_PARALLEL,
-    EXPERT_PARALLEL,
-    PIPELINE_PARALLEL,
-    DATA_PARALLEL,
-    PARAMETERS,
-    ACTIVATIONS,
-    AGAIN,
-    COMMUNICATORS,
-    QUANTISATION_PASSES,
-    MATRIX_OPTIMIZER,
-)
+from costmodel.term_outputs import evaluate_terms
+from costmodel.terms.activations import RECOMPUTE_FULL, RECOMPUTE_NONE
+from costmodel.terms.term import Outputs
 
 _ROWS_AT_ONCE = 8192  # keeps the working set of a block in the processor's cache
 _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictionTable:
-    """What plans take and need, by row.
+class NeedTable:
+    """What plans need, by row.
 
     Attributes:
-        step_time_s: seconds of one optimizer step.
         peak_bytes: allocated bytes on the fullest stage.
         host_bytes: bytes of offloaded tensors that a node's memory holds, all devices of the fullest stage together.
     """
 
-    step_time_s: Num
     peak_bytes: Num
     host_bytes: Num
 
@@ -104,6 +73,17 @@ class PredictionTable:
         """
         device = self.peak_bytes / np.maximum(usable, 1.0)
         return np.maximum(device - 1.0, 0.0) + np.maximum(self.host_bytes / f.hardware.host_memory - 1.0, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionTable(NeedTable):
+    """What plans take and need, by row.
+
+    Attributes:
+        step_time_s: seconds of one optimizer step.
+    """
+
+    step_time_s: Num
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,42 +104,28 @@ class StagePrediction:
     critical_stage: Ints
 
 
-def evaluate_terms(f: Facts, table: PlanTable) -> dict[str, Num]:
-    """All outputs of all terms as columns of the table."""
-    outputs: dict[str, Num] = {}
-    if f.work.seq_len.ndim > 0:  # facts are columns: every row is a case of its own
-        for term in TERMS:
-            outputs.update(term.evaluate(f, Axes({axis: num(table[axis]) for axis in term.axes})))
-        return outputs
-    for term in TERMS:
-        first, inverse = distinct([table[axis] for axis in term.axes])
-        sub = Axes({axis: num(table[axis][first]) for axis in term.axes})
-        for name, values in term.evaluate(f, sub).items():
-            outputs[name] = np.broadcast_to(values, first.shape)[inverse]
-    return outputs
-
-
 def predict(f: Facts, table: PlanTable, stages: StageTable) -> PredictionTable:
     """The ranking form."""
     step, peak, host = np.empty(len(table)), np.empty(len(table)), np.empty(len(table))
-    for start in range(0, len(table), _ROWS_AT_ONCE):
-        rows = slice(start, start + _ROWS_AT_ONCE)
-        some = table.take(rows)
-        block = stages.take(np.arange(len(table))[rows])
-        part = _predict_block(f.take(rows), some, block)
-        step[rows], peak[rows], host[rows] = part.step_time_s, part.peak_bytes, part.host_bytes
+    for rows, plans, some in _blocks(f, table, stages):
+        step[rows] = plans.work(some).step_time_s
+        peak[rows], host[rows] = plans.fullest(some)
     return PredictionTable(step_time_s=step, peak_bytes=peak, host_bytes=host)
 
 
-def _predict_block(f: Facts, table: PlanTable, stages: StageTable) -> PredictionTable:
-    plans = PlanCosts.of(f, table)
-    work = plans.work(stages)
-    memory, on_hosts = plans.memory(stages)
-    return PredictionTable(
-        step_time_s=work.step_time_s,
-        peak_bytes=total(memory).max(axis=-1),
-        host_bytes=plans.on_one_host(on_hosts.max(axis=-1)),
-    )
+def predict_needs(f: Facts, table: PlanTable, stages: StageTable) -> NeedTable:
+    """The part of the ranking form that is about memory: quicker, where nobody asks how long plans take."""
+    peak, host = np.empty(len(table)), np.empty(len(table))
+    for rows, plans, some in _blocks(f, table, stages):
+        peak[rows], host[rows] = plans.fullest(some)
+    return NeedTable(peak_bytes=peak, host_bytes=host)
+
+
+def _blocks(f: Facts, table: PlanTable, stages: StageTable) -> Iterator[tuple[slice, PlanCosts, StageTable]]:
+    """Plans with their stages, in parts that stay in the processor's cache."""
+    for start in range(0, len(table), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        yield rows, PlanCosts.of(f.take(rows), table.take(rows)), stages.take(np.arange(len(table))[rows])
 
 
 def predict_stages(f: Facts, table: PlanTable, stages: StageTable) -> StagePrediction:
@@ -277,7 +243,7 @@ class PlanCosts:
 
     f: Facts
     table: PlanTable
-    outputs: Mapping[str, Num]
+    outputs: Outputs
     sharding: Sharding
     offload: Offload | None
 
@@ -345,6 +311,11 @@ class PlanCosts:
             interval=num(table["recompute_interval"]),
             overlaps_experts=overlapping,
         )
+
+    def fullest(self, stages: StageTable) -> tuple[Num, Num]:
+        """(bytes of the fullest device, bytes of it in its node's memory, that of all its devices), by row."""
+        terms, on_hosts = self.memory(stages)
+        return total(terms).max(axis=-1), self.on_one_host(on_hosts.max(axis=-1))
 
     def on_one_host(self, each: Num) -> Num:
         """Bytes in a node's memory where every device of it has as many there, by row."""

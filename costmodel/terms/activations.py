@@ -149,16 +149,34 @@ def _layer(f: Facts, x: Axes) -> Outputs:
 ACTIVATIONS = Term(
     name="activations",
     axes=("tp", "cp", "etp", "micro_batch_size", "recompute_modules", "moe_capacity_factor"),
+    gives=(
+        "dense_saved_bytes",
+        "dense_selective_bytes",
+        "dense_back_bytes",
+        "moe_saved_bytes",
+        "moe_selective_bytes",
+        "moe_back_bytes",
+        "boundary_bytes",
+        "moe_saved_hot_bytes",
+        "moe_selective_hot_bytes",
+    ),
     evaluate=_layer,
 )
 
 
+_MODULES = ("core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts")
+
+
 def _again(f: Facts, x: Axes) -> Outputs:
-    modules = ("core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts")
-    return {f"again_{name}": is_named(x.recompute_modules, f.work.usual_modules, name) for name in modules}
+    return {f"again_{name}": is_named(x.recompute_modules, f.work.usual_modules, name) for name in _MODULES}
 
 
-AGAIN = Term(name="again", axes=("recompute_modules",), evaluate=_again)
+AGAIN = Term(
+    name="again",
+    axes=("recompute_modules",),
+    gives=tuple(f"again_{name}" for name in _MODULES),
+    evaluate=_again,
+)
 
 
 def _communicators(f: Facts, x: Axes) -> Outputs:
@@ -167,4 +185,6 @@ def _communicators(f: Facts, x: Axes) -> Outputs:
     return {"communicators": sum((np.where(used, 1.0, 0.0) for used in several), start=np.zeros(()))}
 
 
-COMMUNICATORS = Term(name="communicators", axes=("tp", "cp", "pp", "dp", "ep"), evaluate=_communicators)
+COMMUNICATORS = Term(
+    name="communicators", axes=("tp", "cp", "pp", "dp", "ep"), gives=("communicators",), evaluate=_communicators
+)

@@ -95,5 +95,15 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
 
 
 ATTENTION = Term(
-    name="attention", axes=("tp", "cp", "cp_balanced", "cp_a2a_degree", "micro_batch_size"), evaluate=_evaluate
+    name="attention",
+    axes=("tp", "cp", "cp_balanced", "cp_a2a_degree", "micro_batch_size"),
+    gives=(
+        "attention_linear_s",
+        "latent_up_s",
+        "attention_core_s",
+        "attention_core_backward_s",
+        "norm_s",
+        "residual_s",
+    ),
+    evaluate=_evaluate,
 )

@@ -101,13 +101,25 @@ def _pipeline_parallel(f: Facts, x: Axes) -> Outputs:
 TENSOR_PARALLEL = Term(
     name="tensor_parallel",
     axes=("tp", "cp", "ep", "etp", "micro_batch_size", "moe_dispatcher", "tp_overlap"),
+    gives=("tp_block_s", "tp_expert_s", "tp_in_domain", "tp_can_overlap"),
     evaluate=_tensor_parallel,
 )
 CONTEXT_PARALLEL = Term(
     name="context_parallel",
     axes=("tp", "cp", "cp_comm_type", "cp_a2a_degree", "micro_batch_size"),
+    gives=(
+        "cp_buffer_bytes",
+        "cp_leaves_domain",
+        "cp_merge_s",
+        "cp_hideable_s",
+        "cp_exposed_s",
+        "cp_exposed_backward_s",
+    ),
     evaluate=_context_parallel,
 )
 PIPELINE_PARALLEL = Term(
-    name="pipeline_parallel", axes=("tp", "cp", "dp", "pp", "micro_batch_size"), evaluate=_pipeline_parallel
+    name="pipeline_parallel",
+    axes=("tp", "cp", "dp", "pp", "micro_batch_size"),
+    gives=("pp_boundary_s",),
+    evaluate=_pipeline_parallel,
 )

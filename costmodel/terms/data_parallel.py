@@ -79,9 +79,26 @@ def exchanged_s(f: Facts, o: Outputs, kind: str, size_bytes: Num) -> Num:
     return cost.seconds(size_bytes)
 
 
-def _evaluate(f: Facts, x: Axes) -> Outputs:
-    shards, replicas = x.dp_shard * x.cp, x.dp_replicate
-    expert_shards = x.tp * x.cp * x.dp_shard / (x.ep * x.etp)
+def _expert_shards(x: Axes) -> Num:
+    """Ranks that share an expert's parameters out; below 1 where the expert mesh is smaller than one shard group."""
+    return x.tp * x.cp * x.dp_shard / (x.ep * x.etp)
+
+
+def _shards(f: Facts, x: Axes) -> Outputs:
+    """Ranks over which parameters, gradients and optimizer may be cut, and with hpZ those of one scale-up domain."""
+    found: dict[str, Num] = {}
+    for prefix, shards, stride in (
+        ("", x.dp_shard * x.cp, x.tp),
+        ("expert_", np.maximum(_expert_shards(x), 1.0), x.ep * x.etp),
+    ):
+        found[f"{prefix}shards"] = shards
+        if (x.zero_plus > 0).any():
+            found[f"{prefix}shards_in_domain"] = members(f, shards, stride)[0]
+    return found
+
+
+def _exchanges(f: Facts, x: Axes) -> Outputs:
+    shards, replicas, expert_shards = x.dp_shard * x.cp, x.dp_replicate, _expert_shards(x)
     # With few shards the expert mesh can be smaller than one shard group: what is left are replicas.
     expert_replicas = np.where(expert_shards >= 1.0, replicas, replicas * expert_shards)
     expert_shards = np.maximum(expert_shards, 1.0)
@@ -101,7 +118,6 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
             costs["gather"] = _with(costs["gather"], broadcast(f, own_shards, stride), deals)
         if (x.zero_plus > 0).any():
             inside = members(f, own_shards, stride)[0]
-            found[f"{prefix}shards_in_domain"] = inside
             costs["reduce"] = _with(costs["reduce"], _two_hops(f, own_shards, inside, stride), quantised)
             costs["gather_again"] = _with(costs["gather"], all_gather(f, inside, stride), second_copy)
         for kind, cost in costs.items():
@@ -111,14 +127,30 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
                 f"{prefix}{kind}_s_per_root_byte": cost.s_per_root_byte,
                 f"{prefix}{kind}_curve": cost.curve,
             }
-        found[f"{prefix}shards"] = own_shards
     found["layer_tensors"] = f.model.layer_tensors + 0.0 * shards
     found["expert_layer_tensors"] = f.model.mlp_tensors * f.model.experts / x.ep
     return found | {"dp_leaves_domain": num(x.tp * shards * replicas > f.hardware.tier_devices[0])}
 
 
+SHARDS = Term(
+    name="shards",
+    axes=("tp", "cp", "ep", "etp", "dp_shard", "zero_plus"),
+    gives=("shards", "shards_in_domain", "expert_shards", "expert_shards_in_domain"),
+    evaluate=_shards,
+)
 DATA_PARALLEL = Term(
     name="data_parallel",
     axes=("tp", "cp", "ep", "etp", "dp_shard", "dp_replicate", "zero_stage", "zero_plus"),
-    evaluate=_evaluate,
+    gives=(
+        *(
+            f"{prefix}{kind}_{part}"
+            for prefix in ("", "expert_")
+            for kind in ("reduce", "gather", "gather_again")
+            for part in ("latency_s", "s_per_byte", "s_per_root_byte", "curve")
+        ),
+        "layer_tensors",
+        "expert_layer_tensors",
+        "dp_leaves_domain",
+    ),
+    evaluate=_exchanges,
 )

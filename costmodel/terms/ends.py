@@ -27,4 +27,9 @@ def _ends(f: Facts, x: Axes) -> Outputs:
     }
 
 
-ENDS = Term(name="ends", axes=("tp", "cp", "micro_batch_size"), evaluate=_ends)
+ENDS = Term(
+    name="ends",
+    axes=("tp", "cp", "micro_batch_size"),
+    gives=("head_s", "head_backward_s", "loss_s", "mtp_projection_s", "embedding_s", "logits_bytes"),
+    evaluate=_ends,
+)

@@ -64,5 +64,6 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
 EXPERT_PARALLEL = Term(
     name="expert_parallel",
     axes=("tp", "cp", "ep", "etp", "micro_batch_size", "moe_dispatcher", "moe_capacity_factor"),
+    gives=("ep_exchange_s", "ep_leaves_domain", "dispatch_bytes", "dispatch_hot_bytes"),
     evaluate=_evaluate,
 )

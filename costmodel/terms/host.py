@@ -20,4 +20,4 @@ def _floor(f: Facts, x: Axes) -> Outputs:
     return {"host_layer_s": np.where(leaves, np.maximum(pipelined, cal.host_layer_s), cal.host_layer_s)}
 
 
-HOST = Term(name="host", axes=("tp", "cp", "dp", "pp"), evaluate=_floor)
+HOST = Term(name="host", axes=("tp", "cp", "dp", "pp"), gives=("host_layer_s",), evaluate=_floor)

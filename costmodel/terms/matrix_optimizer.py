@@ -58,4 +58,9 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
     }
 
 
-MATRIX_OPTIMIZER = Term(name="matrix_optimizer", axes=("tp", "ep", "etp"), evaluate=_evaluate)
+MATRIX_OPTIMIZER = Term(
+    name="matrix_optimizer",
+    axes=("tp", "ep", "etp"),
+    gives=("matrices_dense_s", "matrices_moe_s", "matrices_experts_s", "largest_matrix_s", "largest_expert_matrix_s"),
+    evaluate=_evaluate,
+)

@@ -68,7 +68,15 @@ def _experts(f: Facts, x: Axes) -> Outputs:
     }
 
 
-DENSE_MLP = Term(name="dense_mlp", axes=("tp", "cp", "micro_batch_size"), evaluate=_dense)
+DENSE_MLP = Term(
+    name="dense_mlp",
+    axes=("tp", "cp", "micro_batch_size"),
+    gives=("dense_mlp_s", "dense_activation_s"),
+    evaluate=_dense,
+)
 EXPERTS = Term(
-    name="experts", axes=("tp", "cp", "ep", "etp", "micro_batch_size", "moe_capacity_factor"), evaluate=_experts
+    name="experts",
+    axes=("tp", "cp", "ep", "etp", "micro_batch_size", "moe_capacity_factor"),
+    gives=("shared_mlp_s", "expert_mlp_s", "expert_activation_s"),
+    evaluate=_experts,
 )

@@ -48,7 +48,10 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
 
 
 QUANTISATION_PASSES = Term(
-    name="quantisation", axes=("tp", "cp", "etp", "micro_batch_size", "moe_capacity_factor"), evaluate=_evaluate
+    name="quantisation",
+    axes=("tp", "cp", "etp", "micro_batch_size", "moe_capacity_factor"),
+    gives=("quantise_dense_s", "quantise_dense_backward_s", "quantise_moe_s", "quantise_moe_backward_s"),
+    evaluate=_evaluate,
 )
 
 

@@ -53,4 +53,9 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
     }
 
 
-PARAMETERS = Term(name="parameters", axes=("tp", "ep", "etp"), evaluate=_evaluate)
+PARAMETERS = Term(
+    name="parameters",
+    axes=("tp", "ep", "etp"),
+    gives=("dense_layer_params", "moe_layer_params", "expert_layer_params", "table_params", "mtp_projection_params"),
+    evaluate=_evaluate,
+)

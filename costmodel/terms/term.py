@@ -34,9 +34,11 @@ class Term:
     Attributes:
         name: how it is called in tables and tests.
         axes: the plan axes it reads; its value is the same for plans that agree on them.
+        gives: names of its outputs; facts of which a part is no matter leave some out.
         evaluate: elementwise function of facts and axes; every output broadcasts against the axes.
     """
 
     name: str
     axes: tuple[str, ...]
+    gives: tuple[str, ...]
     evaluate: Callable[[Facts, Axes], Outputs]

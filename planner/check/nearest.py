@@ -30,13 +30,14 @@ from costmodel.stages import Placement, stages_of_chunks
 from costmodel.table import AXES, PlanTable, StageTable, layer_counts, stage_table
 from costmodel.usual_options import usual_codes
 from planner.check.distance import OWN_LAYERS, Reference, distances, steps_of
-from planner.search.bounds import memory_bounds, rows_that_may_fit
+from planner.search.bounds import memory_bounds
 from planner.search.choices import option_columns, policies
 from planner.search.constraints import Condition, Range
 from planner.search.device_bounds import RowBound
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
 from planner.search.space import MESH_AXES, Columns, domains, mesh_candidates
+from planner.search.stage_steps import rows_that_may_fit
 
 _FIRST_MESHES, _MESHES_AT_ONCE = 32, 2048
 _ROWS_AT_ONCE = 256

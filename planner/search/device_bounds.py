@@ -104,7 +104,21 @@ def fits(bounds: Sequence[StageBound], m: Ints, rows: RowBound, usable: float | 
     """Whether all layers may fit into ``usable`` bytes a device with any of these stage options of one depth."""
     no_time = np.zeros_like(rows.const_bytes)
     untimed = replace(rows, layer_s=no_time + 1.0, again_s=no_time)
-    return np.asarray(np.isfinite(slowest_layers_s(bounds, m, untimed, usable, least_s=False)[0]).any(axis=0))
+    lean = _leanest(tuple(bounds), int(m.max(initial=1)))
+    return np.asarray(np.isfinite(slowest_layers_s(lean, m, untimed, usable, least_s=False)[0]).any(axis=0))
+
+
+@lru_cache(maxsize=65536)
+def _leanest(bounds: tuple[StageBound, ...], most: int) -> tuple[StageBound, ...]:
+    """Those of the options of one depth that keep the least, on some device for some number of micro-batches."""
+    counts = range(1, min(most, 2 * bounds[0].pp) + 1)
+    alive = [np.stack([bound.alive(m) for m in counts]) for bound in bounds]
+    found: list[int] = []
+    for place, bound in enumerate(bounds):
+        others = (at for at in found if bounds[at].copies == bound.copies)
+        if not any((alive[at] <= alive[place]).all() for at in others):
+            found.append(place)
+    return tuple(bounds[place] for place in found)
 
 
 def slowest_layers_s(
@@ -135,7 +149,14 @@ def slowest_layers_s(
         most = alive.max(axis=2)[:, inverse]
         # Where even the fullest device takes its share of the layers as they are, memory decides nothing.
         short = room < even[:, np.newaxis] * (rows.state_bytes + most * rows.kept_bytes)
-        which, row = np.nonzero(short)
+        # Where the emptiest device has not room enough for its share, they don't fit.
+        least = alive.min(axis=2)[:, inverse]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            room_again = (room - rows.workspace_bytes) / (rows.state_bytes + least * rows.least_kept_bytes)
+            held_there = np.maximum(room / (rows.state_bytes + least * rows.kept_bytes), room_again)
+        hopeless = short & (np.floor(held_there + _ROUNDING) * pp < held[:, np.newaxis])
+        slowest[hopeless] = np.inf
+        which, row = np.nonzero(short & ~hopeless)
         for part in np.array_split(np.arange(len(row)), max(1, -(-len(row) * pp // _CELLS))):
             option, at = which[part], row[part]
             if len(part):

@@ -18,10 +18,10 @@ from costmodel.facts import Facts
 from costmodel.table import mesh_size
 from planner.search.constraints import Contradiction
 from planner.search.eliminate import eliminate
-from planner.search.leanest import unfit_meshes
 from planner.search.may_fit import may_fit
 from planner.search.request import SearchRequest
 from planner.search.space import Columns
+from planner.search.unfit import unfit_meshes
 from planner.search.wishes import MIN_FREE, Wish, keeping, without_free_memory
 
 _MOST_INNER = 4
@@ -161,7 +161,7 @@ def first_with_a_plan(request: SearchRequest, facts: Facts, meshes: Columns, lat
     while start < len(at):
         some = at[start : start + size]
         taken = {axis: column[some] for axis, column in columns.items()}
-        unfit = unfit_meshes(request, facts, taken, np.ones(len(some), dtype=np.bool_), usable, late)
+        unfit = unfit_meshes(request, facts, taken, usable, late)
         if unfit is None:
             return None
         if not unfit.all():

@@ -20,21 +20,21 @@ import numpy as np
 
 from costmodel.arrays import Ints, Num
 from costmodel.facts import Facts
-from costmodel.rules import Rule, rules_for
+from costmodel.rules import Rule
 from costmodel.spec.plan import CP_COMM_TYPES
 from costmodel.stages import Layout
 from costmodel.table import PlanTable
-from planner.search.bounds import stage_steps
 from planner.search.choices import axes_read, holds
 from planner.search.device_bounds import RowBound
+from planner.search.lawful import rules_beyond_meshes
 from planner.search.request import SearchRequest
 from planner.search.space import ROW_AXES, Columns
+from planner.search.stage_steps import stage_steps
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 DECISIONS: tuple[str, ...] = (*ROW_AXES, "vpp", "schedule")
-_RULE_TUPLES = 50_000
 _LOOK_EVERY_S = 0.02
 
 
@@ -183,10 +183,17 @@ class _Master:
 
     def build(self) -> bool:
         """The whole model; False where nothing is left to decide."""
-        if not self._add_rows_and_stages():
+        steps = stage_steps(self.request, self.f, self.rows, self.bounds, self.usable)
+        below = np.flatnonzero(np.isfinite(steps.step_time_s) & (steps.step_time_s <= self.limits[steps.row]))
+        if not len(below):
             return False
-        for rule in rules_for(self.request.scenario.framework):
-            self._add_rule(rule)
+        some = steps.take(below)
+        place = np.arange(len(self.rows["tp"]), dtype=np.int64)
+        self._table("rows", {"row": place} | {axis: self.rows[axis] for axis in ROW_AXES})
+        self._table("step_time_and_memory", {"row": some.row, "vpp": some.vpp, "schedule": some.schedule})
+        decided = {axis: self.rows[axis][some.row] for axis in ROW_AXES} | {"vpp": some.vpp, "schedule": some.schedule}
+        for rule in rules_beyond_meshes(self.request):
+            self._add_rule(rule, decided)
         return True
 
     def _variable(self, name: str, values: Sequence[int] | Ints) -> cp_model.IntVar:
@@ -206,36 +213,19 @@ class _Master:
         tuples = np.stack(list(columns.values()), axis=1).tolist()
         self.model.add_allowed_assignments(variables, tuples).with_name(name)
 
-    def _add_rows_and_stages(self) -> bool:
-        """The rows, and the stage options of each that may be below its limit; False where there are none."""
-        place = np.arange(len(self.rows["tp"]), dtype=np.int64)
-        self._table("rows", {"row": place} | {axis: self.rows[axis] for axis in ROW_AXES})
-        steps = stage_steps(self.request, self.f, self.rows, self.bounds, self.usable)
-        below = np.isfinite(steps.step_time_s) & (steps.step_time_s <= self.limits[steps.row])
-        columns = {"row": steps.row[below], "vpp": steps.vpp[below], "schedule": steps.schedule[below]}
-        if not below.any():
-            return False
-        self._table("step_time_and_memory", columns)
-        return True
+    def _add_rule(self, rule: Rule, decided: Columns) -> None:
+        """The rule as a table over the decisions that it reads; what is decided later counts at its best.
 
-    def _add_rule(self, rule: Rule) -> None:
-        """The rule as a table over the decisions that it reads; what is decided later counts at its best."""
+        One that every decision of the other tables passes cuts nothing.
+        """
         later = {"layout": [int(layout) for layout in Layout], "cp_comm_type": list(range(len(CP_COMM_TYPES)))}
         read = axes_read(self.request, rule)
-        now = [axis for axis in read if axis in self.variables]
-        free = [axis for axis in read if axis not in self.variables]
-        size = np.prod([len(self.domains[axis]) for axis in now], dtype=np.float64)
-        if set(now) <= set(ROW_AXES) and size > _RULE_TUPLES:
-            tuples = np.unique(np.stack([self.rows[axis] for axis in now], axis=1), axis=0)
-        else:
-            tuples = np.array(list(product(*(self.domains[axis] for axis in now))), dtype=np.int64)
-        passes = np.zeros(len(tuples), dtype=np.bool_)
+        now, free = [axis for axis in read if axis in decided], [axis for axis in read if axis not in decided]
+        columns = {axis: decided[axis] for axis in now}
+        passes = np.zeros(len(decided["tp"]), dtype=np.bool_)
         for chosen in product(*(later[axis] for axis in free)):
-            columns = dict(zip(now, tuples.T, strict=True))
-            columns |= {
-                axis: np.full(len(tuples), value, dtype=np.int64) for axis, value in zip(free, chosen, strict=True)
-            }
-            passes |= np.broadcast_to(holds(self.request, rule, columns), passes.shape)
+            values = {axis: np.full(len(passes), value) for axis, value in zip(free, chosen, strict=True)}
+            passes |= np.broadcast_to(holds(self.request, rule, columns | values), passes.shape)
         if not passes.all():
-            allowed = tuples[passes].tolist()
+            allowed = np.unique(np.stack([columns[axis][passes] for axis in now], axis=1), axis=0).tolist()
             self.model.add_allowed_assignments([self.variables[axis] for axis in now], allowed).with_name(rule.name)

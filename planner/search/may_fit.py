@@ -6,11 +6,12 @@ import numpy as np
 
 from costmodel.arrays import Bools
 from costmodel.facts import Facts
-from planner.search.bounds import leanest_stages, memory_bounds, rows_that_may_fit, with_inner
+from planner.search.bounds import leanest_stages, memory_bounds, with_inner
 from planner.search.choices import policies
 from planner.search.device_bounds import RowBound
 from planner.search.request import SearchRequest
 from planner.search.space import Columns, stage_options
+from planner.search.stage_steps import rows_that_may_fit
 
 _BEYOND_LAYERS = 2
 """Chunks beside those of the layers: the embedding and the loss may each fill one."""

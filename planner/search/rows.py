@@ -36,11 +36,14 @@ def rows_of(request: SearchRequest, meshes: Columns, policy: Ints, mesh: Ints) -
         np.array(sharding_options(request, *key), dtype=np.int64).reshape(-1, 3)
         for key in zip(*(column[first].tolist() for column in keys), strict=True)
     ]
-    of_pair = [tables[code] for code in kind.tolist()]
-    source = np.repeat(np.arange(len(mesh)), [len(table) for table in of_pair])
-    sharding = np.concatenate(of_pair) if of_pair else np.zeros((0, 3), dtype=np.int64)
+    size = np.array([len(table) for table in tables], dtype=np.int64)
+    source = np.repeat(np.arange(len(mesh)), size[kind])
+    # The place of each row in the list of all tables: where its pair's begins, and how far it is into that.
+    begins, into = (np.cumsum(size) - size)[kind], np.cumsum(size[kind]) - size[kind]
+    place = begins[source] + np.arange(len(source)) - into[source]
+    sharding = np.concatenate(tables)[place] if tables else np.zeros((0, 3), dtype=np.int64)
     columns = {axis: meshes[axis][mesh][source] for axis in MESH_AXES}
-    columns |= dict(zip(SHARD_AXES, sharding.T, strict=True))
+    columns |= dict(zip(SHARD_AXES, np.ascontiguousarray(sharding.T), strict=True))
     recompute, options = policy_columns(request, policy)
     columns |= {"recompute": recompute[source], "options": options[source]}
     return {axis: columns[axis] for axis in ROW_AXES}, source

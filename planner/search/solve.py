@@ -11,44 +11,37 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from costmodel.arrays import Bools, Ints, Num, num
+from costmodel.arrays import Num, num
 from costmodel.facts import Facts
-from costmodel.table import PlanTable, mesh_size
-from planner.search.bounds import (
-    leanest_stages,
-    least_step_time,
-    memory_bounds,
-    row_bounds,
-    stage_steps,
-    with_inner,
-    work_bound_device_s,
-)
-from planner.search.choices import policies
+from costmodel.table import PlanTable
+from planner.search.bounds import row_bounds, work_bound_device_s
 from planner.search.constraints import Contradiction
 from planner.search.device_bounds import RowBound
 from planner.search.eliminate import MEMORY, Elimination, eliminate
 from planner.search.found import Found
 from planner.search.layouts.freedom import may_choose
-from planner.search.leanest import nearest_plan, unfit_meshes
+from planner.search.leanest import nearest_plan
 from planner.search.master import Enumeration, decisions_of, enumerate_below
 from planner.search.objective import Objective, objective_of
 from planner.search.priced import ROUNDING, Priced
+from planner.search.relaxation import Part, Relaxation
 from planner.search.request import SearchRequest
 from planner.search.rows import expand, rows_of
-from planner.search.space import Columns, legal_zero_stages, mesh_candidates
+from planner.search.space import Columns, mesh_candidates
+from planner.search.stage_steps import least_step_time
+from planner.search.unfit import unfit_meshes
 
 _ROWS_PER_ROUND = 256
 _ROUNDS = 12
 _ROUNDS_AT_LEAST = 6
-_PAIRS_AT_ONCE = 3000
+_ROWS_AT_FIRST = 50
 _ROWS_AT_ONCE = 500
-_MESHES_IN_A_BLOCK = 20_000
 _LONG_LIST = 20
 _PLANS_AT_ONCE = 1000
 _PLANS_AT_ONCE_OF_MANY = 150  # far from the best, devices may hold many more numbers of layers
@@ -160,25 +153,24 @@ class Search:
         return self.objective.shown(value) if value is not None and np.isfinite(value) else None
 
     def _run_on_legal(self, meshes: Columns, outcome: Outcome) -> None:
-        least, relaxed = self._relax(meshes)
-        values = self.objective.of_rows(least, meshes)
-        possible = np.isfinite(values)
-        bound = float(values[possible].min()) if relaxed and possible.any() else self._work_bound()
+        relaxation = Relaxation(self.request, self.facts, self.objective, self.usable, meshes, self._late)
+        least = relaxation.least()
+        bound = least if relaxation.complete and np.isfinite(least) else self._work_bound()
         outcome.bound = bound if np.isfinite(bound) else None
-        self._tell("relaxed", bound=self._shown(outcome.bound) if possible.any() else None)
-        if not possible.any():
-            outcome.proven = relaxed
+        self._tell("relaxed", bound=self._shown(outcome.bound) if np.isfinite(least) else None)
+        if not np.isfinite(least):
+            outcome.proven = relaxation.complete
         else:
-            all_priced = self._find_incumbents(meshes, values)
+            all_priced = self._find_incumbents(meshes, relaxation)
             self._tell("incumbents", best=self._shown(self.found.limit(1)), plans=len(self.found))
-            if all_priced and relaxed and not may_choose(self.request):
+            if all_priced and relaxation.complete and not may_choose(self.request):
                 outcome.proven = True
-            elif all_priced and relaxed and not np.isfinite(self.found.limit(self.request.top)):
-                outcome.proven = self._lay_out_all(meshes, values)
-            elif relaxed and self.proving:
-                self._prove(meshes, values, outcome)
+            elif all_priced and relaxation.complete and not np.isfinite(self.found.limit(self.request.top)):
+                outcome.proven = self._lay_out_all(meshes, relaxation)
+            elif relaxation.complete and self.proving:
+                self._prove(meshes, relaxation, outcome)
         if self.proving:
-            self._count_memory(meshes, np.asarray(np.isfinite(least).any(axis=0)), outcome)
+            self._count_memory(meshes, outcome)
 
     def _work_bound(self) -> float:
         """A bound that needs no mesh, for when the deadline leaves no better one."""
@@ -186,7 +178,7 @@ class Search:
         ends = num([self.request.least_devices, self.request.scenario.devices])
         return float(self.objective.value(device_s / ends, ends).min())
 
-    def _count_memory(self, meshes: Columns, may_fit: Bools, outcome: Outcome) -> None:
+    def _count_memory(self, meshes: Columns, outcome: Outcome) -> None:
         """Count the legal meshes of which no plan fits, and keep the leanest plan of all when that is every one.
 
         What is not known yet is for information: once the deadline has passed it is left out, and said to be.
@@ -195,7 +187,7 @@ class Search:
             outcome.elimination.counts[MEMORY] = len(meshes["tp"])
             outcome.leanest = nearest_plan(self.request, self.facts, meshes, self._late)
         else:
-            unfit = unfit_meshes(self.request, self.facts, meshes, may_fit, self.usable, self._late)
+            unfit = unfit_meshes(self.request, self.facts, meshes, self.usable, self._late)
             outcome.memory_counted = unfit is not None
             if unfit is not None:
                 # Layers of their own make some of them fit that no recipe does.
@@ -203,53 +195,19 @@ class Search:
             if unfit is not None and unfit.any():
                 outcome.elimination.counts[MEMORY] = int(unfit.sum())
 
-    # -- relaxations ---------------------------------------------------------------------------------------------------
-
-    def _relax(self, meshes: Columns) -> tuple[Num, bool]:
-        """Least step time per (policy, mesh): time as if little were sharded, memory as if all were.
-
-        Works through blocks of meshes, most devices and smallest micro-batches first, so that a deadline leaves the
-        likeliest ones bounded.
-
-        Returns:
-            Seconds, infinite for what can't fit or was not reached; and whether all were reached.
-        """
-        least = np.full((len(policies(self.request)), len(meshes["tp"])), np.inf)
-        order = np.lexsort((-mesh_size(meshes), meshes["micro_batch_size"]))
-        for start in range(0, len(order), _MESHES_IN_A_BLOCK):
-            if start and self._late():
-                return least, False
-            block = order[start : start + _MESHES_IN_A_BLOCK]
-            least[:, block] = self._relax_block({axis: column[block] for axis, column in meshes.items()})
-        return least, True
-
-    def _relax_block(self, meshes: Columns) -> Num:
-        request, f = self.request, self.facts
-        zero_stages = legal_zero_stages(request)
-        least = np.full((len(policies(self.request)), len(meshes["tp"])), np.inf)
-        for place, policy in enumerate(policies(request)):
-            once = with_inner(meshes, policy=policy, zero_stage=min((1, *zero_stages)))
-            quick = row_bounds(request, f, once, however_sharded=True)
-            for zero in leanest_stages(request):
-                lean = memory_bounds(request, f, with_inner(meshes, policy=policy, zero_stage=zero))
-                mixed = replace(quick, **lean)
-                steps = stage_steps(request, f, meshes, mixed, self.usable, least_s=False)
-                least[place] = np.minimum(least[place], steps.least(len(meshes["tp"])))
-        return least
-
-    def _bounded_rows(self, meshes: Columns, policy: Ints, mesh: Ints) -> tuple[Columns, Num, RowBound]:
-        """Rows of (policy, mesh) pairs with the least objective of each, and their bounds."""
-        rows, _ = rows_of(self.request, meshes, policy, mesh)
+    def _bounded_rows(self, meshes: Columns, part: Part) -> tuple[Columns, Num, RowBound]:
+        """Rows of pairs of a policy and a mesh with the least objective of each, and their bounds."""
+        rows, _ = rows_of(self.request, meshes, part.policy, part.mesh)
         bounds = row_bounds(self.request, self.facts, rows)
         least = least_step_time(self.request, self.facts, rows, bounds, self.usable)
         return rows, self.objective.of_rows(least, rows), bounds
 
     # -- incumbents ----------------------------------------------------------------------------------------------------
 
-    def _find_incumbents(self, meshes: Columns, values: Num) -> bool:
+    def _find_incumbents(self, meshes: Columns, relaxation: Relaxation) -> bool:
         """Price the most promising rows until there are enough different plans; True when that was all there is."""
-        for pairs in self._by_bound(values):
-            rows, least, _ = self._bounded_rows(meshes, *pairs)
+        for part in relaxation.parts():
+            rows, least, _ = self._bounded_rows(meshes, part)
             if self._price_best_first(rows, least):
                 return False
         return True
@@ -269,10 +227,10 @@ class Search:
             self.found.price(expand(self.request, {axis: column[some] for axis, column in rows.items()})[0])
         return False
 
-    def _lay_out_all(self, meshes: Columns, values: Num) -> bool:
+    def _lay_out_all(self, meshes: Columns, relaxation: Relaxation) -> bool:
         """Look for the best layout of everything that may fit, the least bound first; True when there was time."""
-        for pairs in self._by_bound(values):
-            rows, least, _ = self._bounded_rows(meshes, *pairs)
+        for part in relaxation.parts():
+            rows, least, _ = self._bounded_rows(meshes, part)
             order = np.argsort(least, kind="stable")
             order = order[np.isfinite(least[order])]
             for start in range(0, len(order), _ROWS_PER_ROUND):
@@ -282,28 +240,21 @@ class Search:
                 some = some[least[some] <= self._limit(self.request.top)]
                 table, _ = expand(self.request, {axis: column[some] for axis, column in rows.items()})
                 self.found.price(table, self.request.top, self._late)
-        return not self._late()
-
-    def _by_bound(self, values: Num) -> Iterator[tuple[Ints, ...]]:
-        """(policy, mesh) pairs that may fit, the least bound first, in parts."""
-        order = np.argsort(values, axis=None, kind="stable")
-        order = order[np.isfinite(values.ravel()[order])]
-        for start in range(0, len(order), _PAIRS_AT_ONCE):
-            yield np.unravel_index(order[start : start + _PAIRS_AT_ONCE], values.shape)
+        return relaxation.complete and not self._late()
 
     # -- master --------------------------------------------------------------------------------------------------------
 
-    def _prove(self, meshes: Columns, values: Num, outcome: Outcome) -> None:
+    def _prove(self, meshes: Columns, relaxation: Relaxation, outcome: Outcome) -> None:
         """Prove the list; a long one may take too long, so its first plan is proven on its own before."""
         for k in (1, self.request.top) if self.request.top > _LONG_LIST else (self.request.top,):
-            outcome.proven = self._list_below(meshes, values, k, outcome)
+            outcome.proven = self._list_below(meshes, relaxation, k, outcome)
             outcome.best_proven |= outcome.proven
             best = self._shown(self.found.limit(1))
             self._tell("listed", decisions=outcome.master_solutions, complete=outcome.proven, best=best)
             if not outcome.proven:
                 return
 
-    def _list_below(self, meshes: Columns, values: Num, k: int, outcome: Outcome) -> bool:
+    def _list_below(self, meshes: Columns, relaxation: Relaxation, k: int, outcome: Outcome) -> bool:
         """List and price everything that may be below the k-th best plan; True when that was all there is.
 
         The master gets rows in blocks, the least bound first: the solver's work before its first solution grows faster
@@ -313,31 +264,26 @@ class Search:
         outcome.master_solutions = 0
         if not np.isfinite(self.found.limit(k)):
             return False
-        flat = values.ravel()
-        below = np.flatnonzero(flat <= self._limit(k))
-        order = below[np.argsort(flat[below], kind="stable")]
-        for start in range(0, len(order), _PAIRS_AT_ONCE):
-            pairs, rest = np.split(order[start:], [_PAIRS_AT_ONCE])
-            if flat[pairs[0]] > self._limit(k):
-                return True
+        size = _ROWS_AT_FIRST
+        for part in relaxation.parts(lambda: self._limit(k)):
             if self._late():
                 return False
-            rows, least, bounds = self._bounded_rows(meshes, *np.unravel_index(pairs, values.shape))
-            later = float(flat[rest[0]]) if len(rest) else float("inf")
+            rows, least, bounds = self._bounded_rows(meshes, part)
             by_bound = np.argsort(least, kind="stable")
-            for at in range(0, len(by_bound), _ROWS_AT_ONCE):
-                some = by_bound[at : at + _ROWS_AT_ONCE]
+            while len(by_bound):
+                some, by_bound = np.split(by_bound, [min(size, _ROWS_AT_ONCE)])
                 some = some[least[some] <= self._limit(k)]
+                size *= 2
                 if not len(some):
                     break
-                self._raise_bound(min(float(least[some[0]]), later), outcome)
+                self._raise_bound(min(float(least[some[0]]), part.later), outcome)
                 if self._late():
                     return False
                 listed = self._master({axis: column[some] for axis, column in rows.items()}, bounds.take(some), k)
                 outcome.master_solutions += len(listed)
                 if not self._price_listed(listed, k) or not listed.complete:
                     return False
-        return True
+        return relaxation.complete
 
     def _limit(self, k: int) -> float:
         """Up to where a plan may be the k-th best: computed along another path than the bounds, so with some room."""

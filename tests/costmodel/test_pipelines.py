@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from costmodel.facts import Facts
-from costmodel.predict import evaluate_terms
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import SCHEDULES
 from costmodel.table import PlanTable, stage_table
+from costmodel.term_outputs import evaluate_terms
 from planner.search.eliminate import eliminate
 from planner.search.space import mesh_candidates
 from tests.plans import finished, slugs

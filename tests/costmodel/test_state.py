@@ -12,9 +12,9 @@ from costmodel.catalog.framework_catalog import load_framework
 from costmodel.catalog.model_catalog import load_model, model_names
 from costmodel.facts import Facts
 from costmodel.memory import stage_params
-from costmodel.predict import evaluate_terms
 from costmodel.scenario import Scenario
 from costmodel.table import PlanTable, stage_table
+from costmodel.term_outputs import evaluate_terms
 from costmodel.terms.state import PARAMETERS, state_bytes
 from tests.scenarios import axes_of, broken_down, padded_vocab, plan_row, scenario_of
 

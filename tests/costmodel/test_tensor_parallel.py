@@ -10,9 +10,9 @@ from costmodel.catalog.framework_catalog import load_framework
 from costmodel.collectives import all_reduce
 from costmodel.facts import Facts
 from costmodel.kernels import gemm_s
-from costmodel.predict import evaluate_terms
 from costmodel.spec.model import ModelSpec
 from costmodel.table import PlanTable
+from costmodel.term_outputs import evaluate_terms
 from costmodel.terms.communication import TENSOR_PARALLEL
 from planner.search.eliminate import eliminate
 from planner.search.space import mesh_candidates

@@ -23,14 +23,7 @@ from costmodel.spec.options import CHOICE_NAMES, MOE_DISPATCHERS, OFFLOADS, usua
 from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
 from costmodel.stages import Layout, layers_per_chunk
 from costmodel.table import AXES, PlanTable, stage_table
-from planner.search.bounds import (
-    least_step_time,
-    row_bounds,
-    stage_bounds,
-    stage_steps,
-    step_time_bound,
-    with_inner,
-)
+from planner.search.bounds import row_bounds, with_inner
 from planner.search.choices import option_choices, option_columns
 from planner.search.device_bounds import fits
 from planner.search.master import DECISIONS, decisions_of, enumerate_below
@@ -38,6 +31,7 @@ from planner.search.objective import Objective
 from planner.search.request import SearchRequest
 from planner.search.rows import expand
 from planner.search.space import ROW_AXES
+from planner.search.stage_steps import least_step_time, stage_bounds, stage_steps, step_time_bound
 from tests.scenarios import divisors, scenario_of
 from tests.searches import every_row, request_of
 

@@ -9,8 +9,9 @@ from costmodel.catalog.framework_catalog import load_framework
 from costmodel.facts import Facts
 from costmodel.predict import predict
 from costmodel.table import stage_table
-from planner.search.bounds import leanest_stages, least_step_time, row_bounds, step_time_bound, with_inner
+from planner.search.bounds import leanest_stages, row_bounds, with_inner
 from planner.search.device_bounds import fits
+from planner.search.stage_steps import least_step_time, step_time_bound
 from tests.planner.test_bounds import ROUNDING, by_stages, random_plans, rows_from
 from tests.scenarios import scenario_of
 from tests.searches import request_of

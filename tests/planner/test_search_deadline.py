@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from costmodel.facts import Facts
-from planner.search import found, leanest, solve
+from planner.search import found, leanest, relaxation, solve
 from planner.search.answer import answer_of
 from planner.search.eliminate import eliminate
 from planner.search.layouts import exact
-from planner.search.leanest import nearest_plan, unfit_meshes
+from planner.search.leanest import nearest_plan
 from planner.search.priced import Priced
 from planner.search.request import SearchRequest
 from planner.search.solve import Outcome, Search
 from planner.search.space import mesh_candidates
+from planner.search.unfit import unfit_meshes
 from tests.scenarios import scenario_of
 from tests.searches import request_of
 
@@ -159,7 +160,7 @@ def test_the_size_of_the_blocks_does_not_change_the_answer(objective: str, monke
     )
     whole = Search(request).run()
     monkeypatch.setattr(solve, "_ROWS_AT_ONCE", 9)
-    monkeypatch.setattr(solve, "_PAIRS_AT_ONCE", 40)
+    monkeypatch.setattr(relaxation, "PAIRS_AT_ONCE", 40)
     monkeypatch.setattr(leanest, "_MESHES_IN_A_BLOCK", 7)
     parts = Search(request).run()
     assert whole.proven
@@ -175,9 +176,8 @@ def test_counting_what_does_not_fit_ends_with_the_time_too() -> None:
     legal = eliminate(request, candidates).legal
     meshes = {axis: column[legal] for axis, column in candidates.items()}
     facts, usable = Facts.of(request.scenario), float(request.scenario.usable_bytes)
-    may_fit = legal[legal]
-    assert unfit_meshes(request, facts, meshes, may_fit, usable, lambda: True) is None
+    assert unfit_meshes(request, facts, meshes, usable, lambda: True) is None
     assert nearest_plan(request, facts, meshes, lambda: True) is None
-    counted = unfit_meshes(request, facts, meshes, may_fit, usable, lambda: False)
+    counted = unfit_meshes(request, facts, meshes, usable, lambda: False)
     assert counted is not None
     assert counted.all()

@@ -11,9 +11,9 @@ from costmodel.arrays import Num, num
 from costmodel.calibration.calibration import load_calibration
 from costmodel.facts import Facts
 from costmodel.memory import stage_params
-from costmodel.predict import evaluate_terms
 from costmodel.scenario import Scenario
 from costmodel.table import PlanTable, stage_table
+from costmodel.term_outputs import evaluate_terms
 from costmodel.terms.state import state_bytes
 from tests.published.user_cases import (
     GB,

@@ -12,11 +12,12 @@ from costmodel.catalog.model_catalog import load_model
 from costmodel.facts import Facts
 from costmodel.layers import total
 from costmodel.memory import stage_params
-from costmodel.predict import StagePrediction, evaluate_terms
+from costmodel.predict import StagePrediction
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import RECOMPUTES
 from costmodel.stages import Layout
 from costmodel.table import PlanTable, stage_table
+from costmodel.term_outputs import evaluate_terms
 from tests.published.user_cases import GB, REPORTS, check_of, predicted, reported, scenario_for, tokens_per_s, verdict
 from tests.scenarios import broken_down, plan_row, priced, scenario_of
 

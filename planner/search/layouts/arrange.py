@@ -11,7 +11,7 @@ from costmodel.facts import Facts
 from costmodel.plan_rows import Chunks
 from costmodel.predict import PlanCosts
 from costmodel.table import PlanTable
-from planner.search.layouts.batch import Batch
+from planner.search.layouts.batch import Batch, Holdings
 from planner.search.layouts.exact import ROUNDING, best_of, choice_of
 from planner.search.layouts.fold import least_sum, shared_out
 from planner.search.layouts.freedom import chooses_recompute
@@ -43,7 +43,7 @@ def arranged(request: SearchRequest, f: Facts, table: PlanTable, step_s: Num, us
             several = splits_of(pipeline, int(most[row]))
             groups += several
             plans += [row] * len(several)
-    batch = Batch(table=table.take(np.array(plans)), groups=groups, of_row=np.arange(len(groups)))
+    batch = Batch(table=table.take(np.array(plans)), holdings=Holdings(groups), of_row=np.arange(len(groups)))
     choice = choice_of(request, f, batch, limits[plans], usable)
     step, slowest, again = best_of(choice)
     # Of the ways in which leading dense layers fall, the best, and of equal ones the first.

@@ -12,48 +12,39 @@ from functools import cached_property
 
 import numpy as np
 
-from costmodel.arrays import Ints, Num, num, per_stage
+from costmodel.arrays import Bools, Ints, Num, num, per_stage
 from costmodel.predict import StageTimes
 from costmodel.table import PlanTable, StageTable
 from planner.search.layouts.splits import Splits
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Batch:
-    """Plans, and for each the place of its ``Splits``."""
+class Holdings:
+    """The holdings of several ``Splits`` side by side, ``(groups, width)``; what fills a row up repeats its first.
 
-    table: PlanTable
-    groups: Sequence[Splits]
-    of_row: Ints
+    Attributes:
+        device, dense, moe, head: what stages are made of, ``most``: ``Splits.all_again``.
+        own: whether a place is a holding, not what fills up its row.
+    """
 
-    def take(self, rows: Ints) -> Batch:
-        """The chosen rows."""
-        return Batch(table=self.table.take(rows), groups=self.groups, of_row=self.of_row[rows])
+    def __init__(self, groups: Sequence[Splits]) -> None:
+        self.groups = groups
+        lengths = np.array([len(splits.device) for splits in groups], dtype=np.int64)
+        self.width = int(lengths.max(initial=0))
+        place, first = np.arange(self.width), (np.cumsum(lengths) - lengths)[:, np.newaxis]
+        self.own: Bools = place < lengths[:, np.newaxis]
+        self._at = first + np.where(self.own, place, 0)
+        self.device = self._padded([splits.device for splits in groups])
+        self.dense = self._padded([splits.dense_layers for splits in groups])
+        self.moe = self._padded([splits.moe_layers for splits in groups])
+        self.most = self._padded([splits.all_again for splits in groups])
+        last = np.array([splits.pipeline.last for splits in groups], dtype=np.int64)
+        self.head = num(self.device == last[:, np.newaxis])
 
-    @property
-    def width(self) -> int:
-        """Holdings of the longest row."""
-        return max(len(splits.device) for splits in self.groups)
-
-    @cached_property
-    def _columns(self) -> dict[str, Ints]:
-        """``(groups, width)`` of what stages are made of."""
-        width = self.width
-
-        def padded(values: Ints) -> Ints:
-            return np.concatenate([values, np.full(width - len(values), values[0])])
-
-        columns: dict[str, list[Ints]] = {name: [] for name in ("device", "dense", "moe", "head", "most")}
-        for splits in self.groups:
-            columns["device"].append(padded(splits.device))
-            columns["dense"].append(padded(splits.dense_layers))
-            columns["moe"].append(padded(splits.moe_layers))
-            columns["head"].append(padded((splits.device == splits.pipeline.last).astype(np.int64)))
-            columns["most"].append(padded(splits.all_again))
-        return {name: np.stack(rows) for name, rows in columns.items()}
+    def _padded(self, values: Sequence[Ints]) -> Ints:
+        return np.asarray(np.concatenate(values)[self._at], dtype=np.int64)
 
     @cached_property
-    def _again(self) -> tuple[Ints, Ints]:
+    def again(self) -> tuple[Ints, Ints]:
         """``(groups, width, counts)`` (dense, MoE) layers that run again."""
         counts = max(splits.counts for splits in self.groups)
         found = []
@@ -67,10 +58,28 @@ class Batch:
             found.append(whole)
         return found[0], found[1]
 
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Batch:
+    """Plans, and for each the place of its ``Splits``."""
+
+    table: PlanTable
+    holdings: Holdings
+    of_row: Ints
+
+    def take(self, rows: Ints) -> Batch:
+        """The chosen rows."""
+        return Batch(table=self.table.take(rows), holdings=self.holdings, of_row=self.of_row[rows])
+
+    @property
+    def groups(self) -> Sequence[Splits]:
+        """All ways to share out layers."""
+        return self.holdings.groups
+
     @property
     def all_again(self) -> Ints:
         """``(rows, width)``; the number to run again of each chunk at which all layers of a holding do."""
-        return self._columns["most"][self.of_row]
+        return np.asarray(self.holdings.most[self.of_row])
 
     @property
     def layers(self) -> tuple[Num, Num]:
@@ -81,19 +90,20 @@ class Batch:
 
     def layers_again(self, told: Ints) -> tuple[Ints, Ints]:
         """``(rows, width)`` (dense, MoE) layers that run again where each holding is told to run so many of a chunk."""
-        row, place = self.of_row[:, np.newaxis], np.arange(self.width)
-        return self._again[0][row, place, told], self._again[1][row, place, told]
+        dense, moe = self.holdings.again
+        at = self.of_row[:, np.newaxis], np.arange(self.holdings.width), told
+        return dense[at], moe[at]
 
     def stages(self, told: Ints) -> StageTable:
         """The holdings as stages."""
-        columns = {name: num(values)[self.of_row] for name, values in self._columns.items()}
+        device = num(self.holdings.device)[self.of_row]
         dense, moe = self.layers_again(told)
         return StageTable(
-            index=columns["device"],
-            dense_layers=columns["dense"],
-            moe_layers=columns["moe"],
-            has_embedding=num(columns["device"] == 0.0),
-            has_head=columns["head"],
+            index=device,
+            dense_layers=num(self.holdings.dense)[self.of_row],
+            moe_layers=num(self.holdings.moe)[self.of_row],
+            has_embedding=num(device == 0.0),
+            has_head=self.holdings.head[self.of_row],
             work_share=np.ones((1, 1)),
             recomputed_dense=num(dense),
             recomputed_moe=num(moe),

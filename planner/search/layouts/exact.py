@@ -18,8 +18,8 @@ from costmodel.facts import Facts
 from costmodel.predict import PlanCosts, StageTimes
 from costmodel.table import PlanTable
 from costmodel.terms.activations import RECOMPUTE_FULL
-from planner.search.layouts.batch import Batch
-from planner.search.layouts.fold import least_maximum, least_sum
+from planner.search.layouts.batch import Batch, Holdings
+from planner.search.layouts.fold import least_maxima, least_sum
 from planner.search.layouts.freedom import chooses_recompute
 from planner.search.layouts.splits import Splits, splits_of
 from planner.search.layouts.windows import most_layers, pipelines_of
@@ -79,10 +79,11 @@ def _batches(table: PlanTable, groups: list[tuple[Splits, Ints]]) -> list[tuple[
         if waiting:
             rows = np.concatenate([own for _, own in waiting])
             of_row = np.repeat(np.arange(len(waiting)), [len(own) for _, own in waiting])
-            splits = tuple(splits for splits, _ in waiting)
-            parts = max(1, -(-len(rows) * max(len(one.device) for one in splits) // _CELLS))
+            holdings = Holdings([splits for splits, _ in waiting])
+            parts = max(1, -(-len(rows) * holdings.width // _CELLS))
             for part in np.array_split(np.arange(len(rows)), parts):
-                found.append((Batch(table=table.take(rows[part]), groups=splits, of_row=of_row[part]), rows[part]))
+                batch = Batch(table=table.take(rows[part]), holdings=holdings, of_row=of_row[part])
+                found.append((batch, rows[part]))
             waiting.clear()
 
     for splits, own in sorted(groups, key=lambda group: len(group[0].device)):
@@ -98,7 +99,7 @@ def _least(request: SearchRequest, f: Facts, batch: Batch, limits: Num, usable: 
     found = np.full(len(batch.table), np.inf)
     # What would be best if memory were no matter says which plans are worth to look at further.
     quick = choice_of(request, f, batch, limits, None)
-    possible = np.flatnonzero(np.isfinite(folded(batch, least_maximum, quick.ends_s)))
+    possible = np.flatnonzero(np.isfinite(least_maxima(batch.holdings, batch.of_row, quick.ends_s)))
     if len(possible) and not late():
         choice = choice_of(request, f, batch.take(possible), limits[possible], usable)
         found[possible], _, _ = best_of(choice)
@@ -130,14 +131,13 @@ class Choice:
         return np.where(known, step, np.inf)
 
 
-def folded(batch: Batch, fold: Callable[[Splits, Num], Num], costs: Num, rows: Ints | None = None) -> Num:
-    """Share out the layers of the plans, or of some of them, at the costs of holdings; infinite for the others."""
+def _least_sums(batch: Batch, costs: Num, rows: Ints) -> Num:
+    """Share out the layers of some of the plans at the least sum of the costs of holdings; infinite for the others."""
     found = np.full(len(costs), np.inf)
-    rows = np.arange(len(costs)) if rows is None else rows
     of = batch.of_row[rows]
     for place in np.unique(of).tolist():
         own, splits = rows[of == place], batch.groups[place]
-        found[own] = fold(splits, costs[own, : len(splits.device)])
+        found[own] = least_sum(splits, costs[own, : len(splits.device)])
     return found
 
 
@@ -190,7 +190,7 @@ def _fewest_again(f: Facts, batch: Batch, fits: Bools, usable: float) -> tuple[I
 
 def best_of(choice: Choice) -> tuple[Num, Num, Num]:
     """By row: seconds of a step, what the slowest device may take, and the seconds of what runs again."""
-    slowest = folded(choice.batch, least_maximum, choice.ends_s)
+    slowest = least_maxima(choice.batch.holdings, choice.batch.of_row, choice.ends_s)
     again = np.zeros(len(slowest))
     if not choice.again_s.any():
         return choice.step_time_s(slowest, again), slowest, again
@@ -201,7 +201,7 @@ def best_of(choice: Choice) -> tuple[Num, Num, Num]:
         # Where nothing has to run again, the sum is known.
         open_ = np.isfinite(limit)
         some = np.flatnonzero(open_ & (np.where(np.isfinite(costs), costs, 0.0) > 0).any(axis=1))
-        found[some] = folded(choice.batch, least_sum, costs, some)[some]
+        found[some] = _least_sums(choice.batch, costs, some)[some]
         return np.where(open_, found, np.inf)
 
     again = least_again(slowest)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from costmodel.arrays import Bools, Ints, Num
+from planner.search.layouts.batch import Holdings
 from planner.search.layouts.splits import Splits
 
 Combine = Callable[[Num, Num], Num]
@@ -20,37 +21,55 @@ def least_sum(splits: Splits, costs: Num) -> Num:
     return _folded(splits, costs, np.add)[-1][:, -1]
 
 
-def least_maximum(splits: Splits, costs: Num) -> Num:
-    """By row the least that the costliest device can cost."""
-    found = np.empty(len(costs))
-    quick: Bools = np.zeros(len(costs), dtype=np.bool_)
-    if splits.holding_at.shape[1] == 1:
-        found, quick = _by_layers(splits, costs)
-    if not quick.all():
-        found[~quick] = _folded(splits, costs[~quick], np.maximum)[-1][:, -1]
+def least_maxima(holdings: Holdings, of_row: Ints, costs: Num) -> Num:
+    """By row the least that the costliest device can cost; rows may have different ways to share out layers.
+
+    Args:
+        of_row: place among the holdings' groups.
+        costs: ``(rows, width)``; those of what only fills up a row are not read.
+    """
+    found = np.full(len(costs), np.inf)
+    single = np.array([splits.holding_at.shape[1] == 1 for splits in holdings.groups])[of_row]
+    open_ = ~single
+    rows = np.flatnonzero(single)
+    if len(rows):
+        found[rows], known = _by_layers(holdings, of_row[rows], costs[rows])
+        open_[rows[~known]] = True
+    left = np.flatnonzero(open_)
+    for place in np.unique(of_row[left]).tolist():
+        own, splits = left[of_row[left] == place], holdings.groups[place]
+        found[own] = _folded(splits, costs[own, : len(splits.device)], np.maximum)[-1][:, -1]
     return found
 
 
-def _by_layers(splits: Splits, costs: Num) -> tuple[Num, Bools]:
-    """The same where a device costs no less with more layers, and whether that holds, by row.
+def _by_layers(holdings: Holdings, of_row: Ints, costs: Num) -> tuple[Num, Bools]:
+    """The same where a device costs no less with more layers than the fewest it can have, and whether that holds.
 
-    Every layer beyond the fewest then is one to choose: the cheapest that are needed.
+    Every layer beyond the fewest then is one to choose: the cheapest that are needed. Only for ways in which it is no
+    matter where a device starts: holdings lie device by device, the fewest layers first.
     """
-    at, p = splits.holding_at[:, 0, :], splits.pipeline
-    by_count = np.concatenate([costs, np.full((len(costs), 1), np.inf)], axis=1)[:, at]
-    fewest = [p.least_of(device) - splits.fewest for device in range(p.pp)]
-    rows = np.arange(p.pp)
-    given = by_count[:, rows, fewest]
-    further = np.where(np.arange(splits.width) > np.array(fewest)[:, np.newaxis], by_count, np.inf)
-    own = np.where(np.arange(splits.width) >= np.array(fewest)[:, np.newaxis], by_count, -np.inf)
-    with np.errstate(invalid="ignore"):
-        rising = ~(own[:, :, 1:] < own[:, :, :-1]).any(axis=(1, 2))
-    needed = p.layers - sum(p.least_of(device) for device in range(p.pp))
-    found: Num = given.max(axis=1)
-    if needed > 0:
-        flat = further.reshape(len(costs), -1)
-        found = np.maximum(found, np.partition(flat, needed - 1, axis=1)[:, needed - 1])
-    return found, np.asarray(rising)
+    device, layers = holdings.device[of_row], (holdings.dense + holdings.moe)[of_row]
+    depth = np.array([splits.pipeline.pp for splits in holdings.groups])[of_row]
+    whole = np.array([splits.pipeline.layers for splits in holdings.groups])[of_row]
+    there = np.isfinite(costs) & holdings.own[of_row]
+    beside = device[:, 1:] == device[:, :-1]
+    begins = there.copy()
+    begins[:, 1:] &= ~(beside & there[:, :-1])
+    both = beside & there[:, 1:] & there[:, :-1]
+    broken = both & ((costs[:, 1:] < costs[:, :-1]) | (layers[:, 1:] != layers[:, :-1] + 1))
+    # Of every device what it can have follows each other: the first is the fewest.
+    turn, count = np.cumsum(begins, axis=1) - 1, begins.sum(axis=1)
+    each = ~(begins & (turn != device)).any(axis=1) & (count == depth)
+    known = (each & ~broken.any(axis=1)) | (count < depth)
+    needed = whole - np.where(begins, layers, 0).sum(axis=1)
+    found = np.full(len(costs), np.inf)
+    rows = np.flatnonzero(each & known & (needed >= 0))
+    given = np.where(begins[rows], costs[rows], -np.inf).max(axis=1, initial=-np.inf)
+    further = np.sort(np.where(there[rows] & ~begins[rows], costs[rows], np.inf), axis=1)
+    further = np.concatenate([np.full((len(rows), 1), -np.inf), further, np.full((len(rows), 1), np.inf)], axis=1)
+    last = further[np.arange(len(rows)), np.minimum(needed[rows], further.shape[1] - 1)]
+    found[rows] = np.maximum(given, last)
+    return found, np.asarray(known)
 
 
 def shared_out(splits: Splits, costs: Num) -> Ints:
