@@ -49,6 +49,7 @@ check: $(DEV)
 bench: $(DEV)
 	$(PY) -m tests.bench.bench_ranking
 	$(PY) -m tests.bench.bench_sweep
+	$(PY) -m tests.bench.bench_devices
 	$(PY) -m tests.bench.bench_runs
 	$(PY) -m tests.bench.bench_store
 	$(PY) -m tests.bench.bench_service

@@ -60,7 +60,7 @@ def predicted_against_measured(points: Points) -> str:
     """SVG: a panel per study, on logarithmic axes, with bands of 10 and 25 %."""
     panels = points.panels()
     columns = min(5 if len(panels) > 6 else 3, len(panels))
-    with _Figure(len(panels), columns, height_in=0.3 + 7.6 / columns) as figure:
+    with Panels(len(panels), columns, height_in=0.3 + 7.6 / columns) as figure:
         for axes, study in zip(figure.axes, panels, strict=False):
             part = points.of(study)
             both = np.concatenate([part.measured, part.predicted])
@@ -79,7 +79,7 @@ def predicted_against_measured(points: Points) -> str:
 def residuals_by_study(both: Sequence[Points]) -> str:
     """SVG: a panel per figure, a line per study: its runs, half of them in a box, eight of ten on its whiskers."""
     rows = max(len(points.panels()) for points in both)
-    with _Figure(len(both), len(both), height_in=0.8 + 0.21 * rows) as figure:
+    with Panels(len(both), len(both), height_in=0.8 + 0.21 * rows) as figure:
         for axes, points in zip(figure.axes, both, strict=True):
             parts = {study: points.of(study).residuals for study in points.panels()}
             order = sorted(parts, key=lambda study: (float(np.median(parts[study])), study))
@@ -105,7 +105,7 @@ def residuals_by_study(both: Sequence[Points]) -> str:
 def residuals_by_axis(points: Points) -> str:
     """SVG: a column per large study, a row per property: median, half and eight of ten of the runs at each value."""
     studies = list(points.sizes())[:LARGEST]
-    with _Figure(len(AXES) * len(studies), len(studies), height_in=1.45) as figure:
+    with Panels(len(AXES) * len(studies), len(studies), height_in=1.45) as figure:
         panels = iter(figure.axes)
         for number, (name, value_of) in enumerate(AXES.items()):
             for column, study in enumerate(studies):
@@ -140,14 +140,14 @@ def _bar(axes: Any, x: float, residuals: Any) -> None:
 # -- what all have in common -------------------------------------------------------------------------------------------
 
 
-class _Figure:
-    """Panels in rows of ``columns``, closed when the block ends."""
+class Panels:
+    """A figure of panels in rows of ``columns``, closed when the block ends."""
 
     def __init__(self, panels: int, columns: int, *, height_in: float) -> None:
         self._panels, self._columns, self._height_in = panels, columns, height_in
         self._style = ExitStack()
 
-    def __enter__(self) -> _Figure:
+    def __enter__(self) -> Panels:
         # Here, since the package is an extra that nothing else needs.
         import matplotlib as mpl
         from matplotlib.figure import Figure
