@@ -17,9 +17,10 @@ from planner.check.given import given_plan
 from planner.check.judge import judge
 from planner.check.plan_file import STDIN, plan_in, read_stdin
 from planner.check.question import CheckQuestion
-from planner.export.job import Job
+from planner.export.job import Job, flag_of
 from planner.export.launch import Launch
 from planner.export.reading import Read
+from planner.export.target import Target
 from planner.export.targets import load_target
 
 Json = dict[str, Any]
@@ -33,10 +34,12 @@ def launch_of(job: Job, target: str, version: str | None = None) -> Launch:
     """A plan in the words of a target.
 
     Raises:
-        InvalidInput: there is no such target or version, it takes no plans of this framework, or the plan is illegal.
+        InvalidInput: there is no such target or version, it takes no plans of this framework, or it has no word for
+            an option of the job.
         Inexpressible: the target can't say all of the plan.
     """
     found = load_target(target)
+    _check_asked(found, job, version)
     framework = job.plan.framework
     if found.frameworks and framework not in found.frameworks:
         expected = (
@@ -45,6 +48,22 @@ def launch_of(job: Job, target: str, version: str | None = None) -> Launch:
         )
         raise InvalidInput("target", target, expected)
     return found.write(job, version)
+
+
+def _check_asked(target: Target, job: Job, version: str | None) -> None:
+    """Refuse what the target would not look at, so that nobody believes that it is in the files.
+
+    Raises:
+        InvalidInput: it has no such version, or no word for an option of the job.
+    """
+    # A scheduler's version is that of the framework in it, whose own target looks at it.
+    if version is not None and not target.versions and target.kind != "scheduler":
+        raise InvalidInput("target-version", version, f"{target.title} has no versions: leave it out")
+    taken = tuple(map(flag_of, target.options))
+    for flag, value in job.scheduler.given().items():
+        if flag not in taken:
+            takes = f"it takes {', '.join(taken)}" if taken else "it takes no options of jobs"
+            raise InvalidInput(flag, value, f"it is nothing that {target.title} takes: {takes}")
 
 
 def legal_job(scenario: Scenario, completion: Completion, **more: Any) -> Job:
@@ -78,7 +97,7 @@ def job_of_document(asked: CheckQuestion, document: Mapping[str, Any], rank: int
         asked,
         model=asked.model or _named("model", names),
         cluster=asked.cluster or _named("cluster", names),
-        devices=asked.devices or names.get("devices"),
+        devices=asked.devices or _devices(names),
     )
     given = given_plan(asked, fields)
     return legal_job(given.scenario, given.completion, **more)
@@ -88,6 +107,13 @@ def _named(field: str, names: Mapping[str, Any]) -> str:
     found = names.get(field)
     if not isinstance(found, str):
         raise Missing(field, f"--{field} is required: the plan's file does not name it")
+    return found
+
+
+def _devices(names: Mapping[str, Any]) -> int | None:
+    found = names.get("devices")
+    if found is not None and (isinstance(found, bool) or not isinstance(found, int)):
+        raise InvalidInput("scenario.devices", found, "a whole number is expected in the plan's file")
     return found
 
 

@@ -37,7 +37,9 @@ def export(
     domain_topology: Annotated[
         str | None, typer.Option(help="Node label of scale-up domains larger than a node (NVL72).")
     ] = None,
-    restarts: Annotated[int, typer.Option(help="How often a failed job is started again, where that is counted.")] = 3,
+    restarts: Annotated[
+        int | None, typer.Option(help="How often a failed job is started again, where that is counted; 3 by default.")
+    ] = None,
     list_targets: Annotated[bool, typer.Option("--list", help="List the targets and their versions.")] = False,
     model: Annotated[str | None, typer.Option(help="As in suggest, if the plan's file doesn't name it.")] = None,
     cluster: Annotated[str | None, typer.Option(help="As in suggest, if the plan's file doesn't name it.")] = None,

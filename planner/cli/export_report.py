@@ -9,7 +9,7 @@ from planner.cli.report import PipedConsole, figures_table
 
 
 def print_targets(targets: Sequence[Mapping[str, Any]]) -> None:
-    """A line for each target."""
+    """A line for each target, and below them what each is verified against."""
     headings = ("target", "kind", "plans of", "versions", "check --from")
     table = figures_table(*headings, words=len(headings))
     for target in targets:
@@ -20,7 +20,11 @@ def print_targets(targets: Sequence[Mapping[str, Any]]) -> None:
             _versions(target["versions"]),
             "yes" if target["read"] else "",
         )
-    PipedConsole.on_stdout().print(table)
+    console = PipedConsole.on_stdout()
+    console.print(table)
+    console.print("verified:")
+    for target in targets:
+        console.print(f"  {target['name']}: {target['verified']}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _versions(versions: Sequence[str]) -> str:

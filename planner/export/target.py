@@ -28,6 +28,7 @@ class Target:
         frameworks: of the catalog, whose plans it takes; empty for all.
         versions: that it tells apart, oldest first.
         write: raises ``Inexpressible`` where the plan can't be said.
+        options: of ``SchedulerOptions``, those that it has a word for, by their names there.
         program: what each node runs, for schedulers to wrap; None where it is nothing that runs.
         read: what a file of the target says of a plan; None where it is not read.
         verified: how its output is held against the real thing, for the documentation.
@@ -39,6 +40,7 @@ class Target:
     kind: Kind
     frameworks: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     write: Write
     program: Callable[[Job, str | None], Program] | None = None
     read: Callable[[str], Read] | None = None

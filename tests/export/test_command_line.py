@@ -45,6 +45,7 @@ def test_every_target_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(capsys, "export", "--list")
     assert code == 0
     assert all(target.name in out for target in TARGETS)
+    assert all(f"{target.name}: {target.verified}" in out for target in TARGETS)
     code, out, _ = call(capsys, "export", "--list", "--json")
     listed = {entry["name"]: entry for entry in json.loads(out)}
     assert set(listed) == {target.name for target in TARGETS}
@@ -123,6 +124,13 @@ def test_schedulers_are_told_what_people_tell_them(capsys: pytest.CaptureFixture
         ([], "target"),
         (["--target", "deepspeed"], "target"),
         (["--target", "megatron-lm", "--target-version", "9.9"], "target-version"),
+        (["--target", "trace", "--target-version", "99"], "target-version"),
+        (["--target", "megatron-lm", "--partition", "gpu", "--image", "foo:1"], "partition"),
+        (["--target", "megatron-lm", "--time-limit", "1h"], "time-limit"),
+        (["--target", "sbatch", "--restarts", "3"], "restarts"),
+        (["--target", "ray", "--restarts", "3"], "restarts"),
+        (["--target", "sbatch", "--time-limit", "9" * 400 + "h"], "time-limit"),
+        (["--target", "sbatch", "--time-limit", "99999999h"], "time-limit"),
         (["--target", "sbatch", "--id", "0" * 32], "plan"),
     ],
 )
@@ -132,6 +140,18 @@ def test_what_can_not_be_exported_is_named(
     code, out, _ = call(capsys, "export", "--plan", plans, *arguments, "--json")
     assert code == 2
     assert json.loads(out)["field"] == field
+
+
+@pytest.mark.parametrize("devices", ["64", [1], True, 16.0])
+def test_devices_of_an_answer_that_are_no_number_are_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, devices: object
+) -> None:
+    path = tmp_path / "answer.json"
+    edited = answer() | {"scenario": answer()["scenario"] | {"devices": devices}}
+    path.write_text(json.dumps(edited), encoding="utf-8")
+    code, out, _ = call(capsys, "export", "--plan", str(path), "--target", "trace", "--json")
+    assert code == 2
+    assert json.loads(out)["field"] == "scenario.devices"
 
 
 def test_an_illegal_plan_is_not_launched(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

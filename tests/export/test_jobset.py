@@ -17,6 +17,7 @@ from planner.export.errors import Inexpressible
 from planner.export.job import Job, SchedulerOptions
 from planner.export.launch import Launcher
 from planner.export.schedulers.jobset import kubernetes_name, write
+from planner.launching import launch_of
 from tests.export.hostile import HOSTILE
 from tests.export.standing_in import (
     ARGUMENTS,
@@ -90,7 +91,7 @@ def test_one_pod_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
         "labels": {"kueue.x-k8s.io/queue-name": "user-queue"},
         "annotations": {"planner/plan-id": "0123abcd"},
     }
-    assert jobset["spec"]["failurePolicy"] == {"maxRestarts": 7}
+    assert jobset["spec"]["failurePolicy"]["maxRestarts"] == 7
     job = job_in(jobset)
     assert (job["parallelism"], job["completions"], job["completionMode"]) == (8, 8, "Indexed")
     assert job["activeDeadlineSeconds"] == 86400
@@ -165,10 +166,25 @@ def test_devices_without_a_known_resource_are_refused(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("options", [{"partition": "long"}, {"account": "lab"}])
-def test_what_kubernetes_has_no_word_for_is_refused(options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in(monkeypatch, program())
+def test_what_kubernetes_has_no_word_for_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="nothing that Kubernetes JobSet takes"):
-        write(job_of(small_scenario(), scheduler=SchedulerOptions(**options)), None)
+        launch_of(job_of(small_scenario(), scheduler=SchedulerOptions(**options)), "jobset")
+
+
+def test_a_job_whose_time_is_over_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JobSet counts the deadline of a job among its failures unless a rule says otherwise."""
+    stand_in(monkeypatch, program())
+
+    def policy(**options: Any) -> Any:
+        _, jobset = documents(job_of(scenario_of(devices=64), scheduler=SchedulerOptions(**options)))
+        return jobset["spec"]["failurePolicy"]
+
+    assert policy() == {"maxRestarts": 3}
+    limited = job_of(small_scenario(), scheduler=SchedulerOptions(time_limit_s=60))
+    assert any("time limit is that of each start" in note for note in write(limited, None).notes)
+    (rule,) = policy(time_limit_s=86400)["rules"]
+    assert (rule["action"], rule["onJobFailureReasons"]) == ("FailJobSet", ["DeadlineExceeded"])
+    assert re.fullmatch(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", rule["name"]), "as JobSet wants names of rules"
 
 
 # -- held against the API's models -------------------------------------------------------------------------------------

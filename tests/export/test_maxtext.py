@@ -148,6 +148,9 @@ def test_precisions_and_offload() -> None:
 def test_command() -> None:
     base = best(asked("llama-3.1-8b", "maxtext", *SMALL), "pp=1", top=1)[0]
     command = TARGET.write(base, None).command
+    started = TARGET.program(base, None) if TARGET.program else None
+    assert started is not None
+    assert (started.module, started.script) == (True, "maxtext.trainers.pre_train.train")
     assert command.endswith('python -u -m maxtext.trainers.pre_train.train maxtext.yml "$@"')
     assert command.startswith('env JAX_COORDINATOR_IP="$MASTER_ADDR"')
 

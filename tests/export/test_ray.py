@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from planner.export.errors import Inexpressible
 from planner.export.job import Job, SchedulerOptions
 from planner.export.launch import Launcher
 from planner.export.schedulers.ray import write
+from planner.launching import launch_of
 from tests.export.hostile import HOSTILE
 from tests.export.standing_in import (
     ARGUMENTS,
@@ -72,10 +74,11 @@ def test_other_accelerators_are_resources_by_name(monkeypatch: pytest.MonkeyPatc
         write(job_of(scenario_of(cluster="trn2.48xlarge", devices=16, global_batch_size=32)), None)
 
 
-def test_what_ray_has_no_word_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in(monkeypatch, program())
-    with pytest.raises(InvalidInput, match=r"image: .* nothing that Ray takes"):
-        write(job_of(small_scenario(), scheduler=SchedulerOptions(image="a:b")), None)
+@pytest.mark.parametrize("options", [{"image": "a:b"}, {"restarts": 3}])
+def test_what_ray_has_no_word_for_is_refused(options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(InvalidInput, match=rf"{name}: .* nothing that Ray takes"):
+        launch_of(job_of(small_scenario(), scheduler=SchedulerOptions(**options)), "ray")
 
 
 def test_every_node_starts_its_part(launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from planner.export.job import Job, SchedulerOptions
 from planner.export.launch import Launcher
 from planner.export.schedulers.sbatch import TARGET, write
 from planner.export.targets import load_target
+from planner.launching import launch_of
 from tests.export.hostile import HOSTILE
 from tests.export.standing_in import (
     ARGUMENTS,
@@ -100,6 +102,16 @@ def test_domains_larger_than_a_node_are_named(monkeypatch: pytest.MonkeyPatch) -
     assert any("18 neighbouring nodes" in note and "--segment=18" in note for note in launch.notes)
 
 
+@pytest.mark.parametrize(("devices", "told"), [(1, True), (4, False)])
+def test_processors_of_a_shared_node_are_left_to_the_site(
+    devices: int, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job of whole nodes has all of their processors; another one gets one for each task."""
+    stand_in(monkeypatch, program())
+    notes = write(job_of(small_scenario(devices=devices)), None).notes
+    assert any("--cpus-per-task" in note for note in notes) == told
+
+
 def test_an_image_is_pyxis(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, program())
     launch = write(job_of(small_scenario(), scheduler=SchedulerOptions(image="nvcr.io/nvidia/nemo:25.11")), None)
@@ -108,13 +120,12 @@ def test_an_image_is_pyxis(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"queue": "user"}, {"topology": "a/b"}, {"domain_topology": "a/b"}, {"restarts": 5}]
+    "options", [{"queue": "user"}, {"topology": "a/b"}, {"domain_topology": "a/b"}, {"restarts": 5}, {"restarts": 3}]
 )
-def test_what_slurm_has_no_word_for_is_refused(options: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in(monkeypatch, program())
+def test_what_slurm_has_no_word_for_is_refused(options: dict[str, Any]) -> None:
     (name,) = options
     with pytest.raises(InvalidInput, match=f"^{name.replace('_', '-')}: .* nothing that Slurm takes"):
-        write(job_of(small_scenario(), scheduler=SchedulerOptions(**options)), None)
+        launch_of(job_of(small_scenario(), scheduler=SchedulerOptions(**options)), "sbatch")
 
 
 def test_a_framework_that_nothing_starts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

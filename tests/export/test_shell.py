@@ -91,7 +91,7 @@ def test_time_limits(text: str, seconds: int) -> None:
     assert time_limit_of(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "90", "soon", "1-", "12:0:0", "-5m"])
+@pytest.mark.parametrize("text", ["", "90", "soon", "1-", "12:0:0", "-5m", "9" * 400 + "h", "9" * 400 + ":00", "²h"])
 def test_time_limits_that_could_mean_anything_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="D-HH:MM:SS"):
         time_limit_of(text)
@@ -102,6 +102,16 @@ def test_time_limits_that_could_mean_anything_are_refused(text: str) -> None:
 def test_names_for_schedulers_hold_nothing_that_means_anything(field: str, name: str) -> None:
     with pytest.raises(InvalidInput, match=field.replace("_", "-")):
         SchedulerOptions(**{field: name})
+
+
+@pytest.mark.parametrize("name", ["a..b", "a.-b", "a-.b", ".a", "a" * 64])
+def test_names_for_kubernetes_are_names_of_dns(name: str) -> None:
+    """No label of theirs is empty or ends in a dash."""
+    SchedulerOptions(queue="a.b-c.d", topology="a.b-c.d/x..y")
+    with pytest.raises(InvalidInput, match="queue"):
+        SchedulerOptions(queue=name)
+    with pytest.raises(InvalidInput, match="topology"):
+        SchedulerOptions(topology=f"{name if len(name) < 64 else '-' + name}/x")
 
 
 def test_usual_names_for_schedulers() -> None:
@@ -117,7 +127,9 @@ def test_usual_names_for_schedulers() -> None:
     )
 
 
-@pytest.mark.parametrize("options", [{"time_limit_s": 59}, {"restarts": -1}, {"restarts": 10**6}])
+@pytest.mark.parametrize(
+    "options", [{"time_limit_s": 59}, {"time_limit_s": 367 * 86400}, {"restarts": -1}, {"restarts": 10**6}]
+)
 def test_numbers_for_schedulers_are_checked(options: dict[str, int]) -> None:
     with pytest.raises(InvalidInput):
         SchedulerOptions(**options)

@@ -17,5 +17,7 @@ TARGET = Target(
     write=write,
     program=program,
     read=read,
-    verified="1.15.0's argument handling, environment, FSDP plugin and ParallelismConfig take the files",
+    verified=(
+        "argument handling, environment, FSDP plugin and ParallelismConfig of 1.10.0, 1.12.0 and 1.15.0 take the files"
+    ),
 )

@@ -60,8 +60,9 @@ def program(job: Job, version: str | None) -> Program:
     text = yaml.safe_dump(sheet.finish(), sort_keys=False)
     return Program(
         launcher="python",
-        script="-m",
-        arguments=(MODULE, FILE),
+        script=MODULE,
+        module=True,
+        arguments=(FILE,),
         files=(LaunchFile(name=FILE, text=text),),
         notes=_notes(job),
     )

@@ -82,8 +82,7 @@ def program(job: Job, version: str | None) -> Program:
 
 
 def _version(job: Job, asked: str | None) -> str | None:
-    own, known = job.plan.framework_version, words()
-    return known.version(own if asked is None and own in known.versions else asked)
+    return words().version_of(asked, job.plan.framework_version)
 
 
 def _say_pipeline(core: Core) -> None:

@@ -35,10 +35,8 @@ def words() -> Words:
     return words_of(__package__)
 
 
-def version_for(job: Job, asked: str | None, known: Words) -> str | None:
-    """The version to write for: as asked, else the plan's own where it is known, else the usual one."""
-    own = job.plan.framework_version
-    return known.version(own if asked is None and own in known.versions else asked)
+def _version(job: Job, asked: str | None) -> str | None:
+    return words().version_of(asked, job.plan.framework_version)
 
 
 def write(job: Job, version: str | None) -> Launch:
@@ -49,7 +47,7 @@ def write(job: Job, version: str | None) -> Launch:
         UnknownName: no such version is known.
     """
     started = program(job, version)
-    target = version_for(job, version, words())
+    target = _version(job, version)
     files = (
         LaunchFile(name=_LAUNCH, text=launch_script(job, started, _header(job, target)), executable=True),
         LaunchFile(name=_ARGUMENTS, text=argument_lines(started)),
@@ -62,7 +60,7 @@ def write(job: Job, version: str | None) -> Launch:
 def program(job: Job, version: str | None) -> Program:
     """What every node runs, in the folder of a checkout of Megatron-LM; errors as for ``write``."""
     known = words()
-    sheet = Sheet(job, NAME, known, version_for(job, version, known))
+    sheet = Sheet(job, NAME, known, _version(job, version))
     core = Core(sheet, spelled)
     sheet.follows("framework", "framework_version")
     say_mesh(core)

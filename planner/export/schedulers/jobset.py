@@ -13,7 +13,7 @@ from typing import Any
 from planner.export.job import Job
 from planner.export.launch import Launch, LaunchFile, Program
 from planner.export.schedulers.devices import needed, resource_of
-from planner.export.schedulers.started import about, domain_nodes, environment_of, program_of, take_only
+from planner.export.schedulers.started import about, domain_nodes, environment_of, program_of, restarts_of
 from planner.export.schedulers.texts import yaml_of
 from planner.export.shell import command, launcher, plain_name, words_of
 from planner.export.target import Target
@@ -33,7 +33,6 @@ _PLAN_ID = "planner/plan-id"
 
 def write(job: Job, version: str | None) -> Launch:
     """The manifest, with the program's files in a ConfigMap."""
-    take_only(job, TITLE, "time_limit_s", "image", "queue", "topology", "domain_topology", "restarts")
     program = program_of(job, version, NAME)
     resource = needed(resource_of(job, "kubernetes"), job, NAME)
     name = kubernetes_name(job.name)
@@ -92,11 +91,24 @@ def _jobset(name: str, job: Job, program: Program, resource: str) -> dict[str, A
         "kind": "JobSet",
         "metadata": metadata,
         "spec": {
-            "failurePolicy": {"maxRestarts": options.restarts},
+            "failurePolicy": _failure_policy(job),
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
             "replicatedJobs": [{"name": _JOB, "replicas": 1, "template": {"spec": spec}}],
         },
     }
+
+
+def _failure_policy(job: Job) -> dict[str, Any]:
+    """How often all pods are started again; a job whose time is over is not.
+
+    To JobSet the end of the time is a failure like others, from which the job would be started with its whole time
+    again (kubernetes-sigs/jobset, api v1alpha2, FailurePolicyRule).
+    """
+    policy: dict[str, Any] = {"maxRestarts": restarts_of(job)}
+    if job.scheduler.time_limit_s is not None:
+        over = {"name": "timeIsOver", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]}
+        policy["rules"] = [over]
+    return policy
 
 
 def _topology(job: Job) -> dict[str, str]:
@@ -159,6 +171,8 @@ def _notes(job: Job) -> list[str]:
         notes.append("No image is given: the container needs one before it can be applied.")
     if options.queue is None:
         notes.append("No queue is given: the JobSet is not queued by Kueue.")
+    if options.time_limit_s is not None:
+        notes.append("The time limit is that of each start: a job that fails before and is started again has it anew.")
     if options.topology is None and job.nodes > 1:
         notes.append("No topology is given, the key of a node label: Kueue is not asked to keep the nodes together.")
     if joined > 1 and job.nodes > 1 and not any("required" in key for key in _topology(job)):
@@ -175,6 +189,7 @@ TARGET = Target(
     aliases=("kueue", "kubernetes"),
     title=TITLE,
     kind="scheduler",
+    options=("time_limit_s", "image", "queue", "topology", "domain_topology", "restarts"),
     write=write,
     verified="read by the JobSet v1alpha2 and pod models of kubeflow-trainer-api 2.3.0; its container's command is run",
 )

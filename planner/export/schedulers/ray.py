@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from planner.export.job import Job
 from planner.export.launch import Launch, LaunchFile, Program
 from planner.export.schedulers.devices import needed, resource_of
-from planner.export.schedulers.started import about, environment_of, program_of, take_only
+from planner.export.schedulers.started import about, environment_of, program_of
 from planner.export.shell import launcher, plain_name, rows, words_of
 from planner.export.target import Target
 
@@ -101,7 +101,6 @@ if __name__ == "__main__":
 
 def write(job: Job, version: str | None) -> Launch:
     """The script, and what the program reads."""
-    take_only(job, TITLE)
     program = program_of(job, version, NAME)
     resource = needed(resource_of(job, "ray"), job, NAME)
     command = f"ray job submit --working-dir . -- python {FILE}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from planner.export.job import Job
 from planner.export.launch import Launch, LaunchFile, Program
 from planner.export.schedulers.devices import resource_of
-from planner.export.schedulers.started import about, domain_nodes, environment_of, program_of, take_only
+from planner.export.schedulers.started import about, domain_nodes, environment_of, program_of
 from planner.export.shell import array, command, exports, launcher, plain_name, quoted, words_of
 from planner.export.target import Target
 
@@ -52,7 +52,6 @@ exit "$status\""""
 
 def write(job: Job, version: str | None) -> Launch:
     """The script, and what the program reads."""
-    take_only(job, TITLE, "partition", "account", "time_limit_s", "image")
     program = program_of(job, version, NAME)
     whole = job.devices_per_node == job.scenario.cluster.devices_per_node
     gres = resource_of(job, "gres")
@@ -138,6 +137,10 @@ def _notes(job: Job, gres: str | None, *, whole: bool) -> list[str]:
         notes.append("The nodes are asked for whole, without a count of their devices: sites name these as they like.")
     if not whole:
         notes.append(f"The job takes {job.devices_per_node} of a node's devices and leaves the others to other jobs.")
+        notes.append(
+            f"Slurm gives the {job.devices_per_node} processes of a shared node one processor unless the partition "
+            f"says otherwise: add #SBATCH --cpus-per-task, {job.devices_per_node} times what a process takes."
+        )
     joined = domain_nodes(job)
     if joined > 1 and job.nodes > 1:
         notes.append(
@@ -159,6 +162,7 @@ TARGET = Target(
     aliases=("slurm",),
     title=TITLE,
     kind="scheduler",
+    options=("partition", "account", "time_limit_s", "image"),
     write=write,
     verified="submitted to a real one-node Slurm and run there, with signal and requeue; sbatch --test-only",
 )

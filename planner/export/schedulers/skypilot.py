@@ -7,7 +7,7 @@ from typing import Any
 from planner.export.job import Job
 from planner.export.launch import Launch, LaunchFile, Program
 from planner.export.schedulers.devices import device_names, needed
-from planner.export.schedulers.started import about, environment_of, program_of, take_only
+from planner.export.schedulers.started import about, environment_of, program_of, restarts_of
 from planner.export.schedulers.texts import yaml_of
 from planner.export.shell import array, plain_name, torchrun, words_of
 from planner.export.target import Target
@@ -19,7 +19,6 @@ _PORT = 29500
 
 def write(job: Job, version: str | None) -> Launch:
     """The task, and what the program reads beside it."""
-    take_only(job, TITLE, "image", "restarts")
     program = program_of(job, version, NAME)
     accelerator = job.scenario.cluster.accelerator
     name = needed(device_names().skypilot.get(accelerator.name), job, NAME)
@@ -40,7 +39,7 @@ def _task(job: Job, program: Program, accelerator: str) -> dict[str, Any]:
     if job.nodes > 1:
         # The fastest network that the cloud has for such machines.
         resources["network_tier"] = "best"
-    resources["job_recovery"] = {"max_restarts_on_errors": options.restarts}
+    resources["job_recovery"] = {"max_restarts_on_errors": restarts_of(job)}
     envs = dict(environment_of(job, program))
     return {
         "name": _name(job.name),
@@ -90,6 +89,7 @@ TARGET = Target(
     aliases=("sky",),
     title=TITLE,
     kind="scheduler",
+    options=("image", "restarts"),
     write=write,
     verified="SkyPilot 0.14.1's own schemas of tasks and resources, and its names of accelerators; its script is run",
 )

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 
 from costmodel.errors import InvalidInput
 from planner.export.errors import Inexpressible, Refusal
-from planner.export.job import Job, SchedulerOptions
+from planner.export.job import USUAL_RESTARTS, Job
 from planner.export.launch import Program
 from planner.export.shell import comment
 
 PLAN_ID = "PLANNER_PLAN_ID"
 """The variable in which a job finds the plan that it runs, to report what it measured."""
-
-_DEFAULTS = SchedulerOptions()
 
 
 def program_of(job: Job, version: str | None, target: str) -> Program:
@@ -42,18 +39,9 @@ def program_of(job: Job, version: str | None, target: str) -> Program:
     return found.program(job, version)
 
 
-def take_only(job: Job, title: str, *taken: str) -> None:
-    """Refuse what the scheduler is told and has no word for.
-
-    Raises:
-        InvalidInput: naming it.
-    """
-    for field in fields(SchedulerOptions):
-        value = getattr(job.scheduler, field.name)
-        if value != getattr(_DEFAULTS, field.name) and field.name not in taken:
-            raise InvalidInput(
-                field.name.replace("_", "-").removesuffix("-s"), value, f"it is nothing that {title} takes"
-            )
+def restarts_of(job: Job) -> int:
+    """How often the whole job is started again."""
+    return USUAL_RESTARTS if job.scheduler.restarts is None else job.scheduler.restarts
 
 
 def environment_of(job: Job, program: Program) -> Mapping[str, str]:
