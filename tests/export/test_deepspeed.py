@@ -182,9 +182,12 @@ def test_command_and_names() -> None:
     base = best(asked("llama-3.1-8b", "deepspeed", *SMALL), "tp=1", top=1)[0]
     many = TARGET.write(base, None).command
     script = 'train.py --deepspeed --deepspeed_config ds_config.json "$@"'
-    assert many == f"deepspeed --hostfile hostfile --num_nodes 8 --num_gpus 8 {script}"
+    start = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True deepspeed"
+    assert many == f"{start} --hostfile hostfile --num_nodes 8 --num_gpus 8 {script}"
+    assert any(".deepspeed_env" in note for note in TARGET.write(base, None).notes)
     few = best(asked("llama-3.1-8b", "deepspeed", 4, 8, 2048), "tp=1", top=1)[0]
-    assert TARGET.write(few, None).command.startswith("deepspeed --num_gpus 4 train.py ")
+    assert TARGET.write(few, None).command.startswith(f"{start} --num_gpus 4 train.py ")
+    assert not any(".deepspeed_env" in note for note in TARGET.write(few, None).notes)
     odd = Job(scenario=base.scenario, plan=base.plan, name="a 'b'\n$(c)")
     assert TARGET.write(odd, None).command == many
 

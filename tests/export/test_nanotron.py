@@ -248,7 +248,8 @@ def test_command() -> None:
     base = best(asked("llama-3.1-8b", "nanotron", *SMALL), "pp=1", top=1)[0]
     launch = TARGET.write(base, None)
     assert launch.command == (
-        'CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun --nnodes 8 --nproc-per-node 8 --node-rank "$NODE_RANK" '
+        "CUDA_DEVICE_MAX_CONNECTIONS=1 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "
+        'torchrun --nnodes 8 --nproc-per-node 8 --node-rank "$NODE_RANK" '
         '--rdzv-backend static --rdzv-endpoint "$MASTER_ADDR":29500 run_train.py --config-file nanotron.yaml "$@"'
     )
     assert any("learning rate" in note for note in launch.notes)

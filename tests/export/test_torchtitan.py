@@ -316,6 +316,15 @@ def test_command_and_names() -> None:
     tomllib.loads(text_of(job, "0.2"))
 
 
+def test_the_allocator_is_set_where_the_variable_is_its_own() -> None:
+    """AMD's build of PyTorch does not go by the variable of CUDA."""
+    assert TARGET.program is not None
+    job = base()
+    assert TARGET.program(job, None).environment == {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    amd = asked("llama-3.1-8b", "torchtitan", 64, 256, 8192, cluster="mi300x-8x400g")
+    assert TARGET.program(Job(scenario=amd, plan=job.plan), None).environment == {}
+
+
 def test_toml_of_odd_strings() -> None:
     odd = ['quote " and \\', "line\nbreak", "\x7f", "ü 訓練"]
     assert tomllib.loads(toml_of({"a.b": odd, "a.c": [odd, odd], "a.d": True})) == {

@@ -9,6 +9,7 @@ import yaml
 
 from planner.export import shell
 from planner.export.accelerate.settings import NAME, settings_of
+from planner.export.allocator import allocator_of
 from planner.export.dotted import nested
 from planner.export.job import Job
 from planner.export.launch import Launch, LaunchFile, Program
@@ -36,7 +37,7 @@ def program(job: Job, version: str | None = None) -> Program:
         launcher="torchrun",
         script=_SCRIPT,
         arguments=arguments,
-        environment=environment_of(keys),
+        environment=environment_of(keys) | allocator_of(job),
         files=(LaunchFile(name=FILE, text=text),),
         notes=tuple(_notes(job, written_for)),
     )
@@ -56,7 +57,7 @@ def write(job: Job, version: str | None = None) -> Launch:
     start = shell.command(
         ["accelerate launch", f"--config_file {FILE}", *where, port, shell.quoted(found.script), '"${ARGS[@]}" "$@"']
     )
-    lines = [*shell.array("ARGS", found.arguments), *start]
+    lines = [*shell.exports(allocator_of(job)), *shell.array("ARGS", found.arguments), *start]
     return Launch(target=NAME, version=written_for, files=found.files, command="\n".join(lines), notes=found.notes)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+from planner.export.allocator import allocator_of
 from planner.export.deepspeed import pipelines
 from planner.export.deepspeed.notes import notes
 from planner.export.dotted import nested
@@ -26,6 +27,8 @@ ZERO = "zero_optimization."
 _EXPERTS = "expert_parallel."
 # runtime/zero/config.py: the default, which the catalog's gradient_buckets assume.
 _REDUCED_AT_ONCE = 500_000_000
+# launcher/runner.py: the variables of other names than its own that it passes on are those of this file.
+_ON_OTHER_NODES = "{} has to stand in a file .deepspeed_env beside the command: so it reaches the other nodes"
 
 
 def write(job: Job, version: str | None) -> Launch:
@@ -39,12 +42,13 @@ def write(job: Job, version: str | None) -> Launch:
     nodes, per_node = job.nodes, job.devices_per_node
     words = ["deepspeed", "--hostfile", "hostfile", "--num_nodes", nodes, "--num_gpus", per_node]
     started = [*(words if nodes > 1 else ["deepspeed", "--num_gpus", per_node]), found.script, *found.arguments]
+    variables = [f"{name}={quoted(value)}" for name, value in found.environment.items()]
     return Launch(
         target="deepspeed",
         version=_version(job, version),
         files=found.files,
-        command=" ".join(map(quoted, started)) + ' "$@"',
-        notes=found.notes,
+        command=" ".join([*variables, *map(quoted, started), '"$@"']),
+        notes=(*found.notes, *(_ON_OTHER_NODES.format(variable) for variable in variables if nodes > 1)),
     )
 
 
@@ -59,6 +63,7 @@ def program(job: Job, version: str | None) -> Program:
         launcher="torchrun",
         script=SCRIPT,
         arguments=("--deepspeed", "--deepspeed_config", FILE),
+        environment=allocator_of(job),
         files=(LaunchFile(name=FILE, text=text),),
         notes=notes(job, SCRIPT),
     )

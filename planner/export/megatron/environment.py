@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner.export.allocator import allocator_of
 from planner.export.job import Job
 
 # Compute capability 10 and later need no order among streams (megatron/training/arguments.py of megatron-core 0.17.1,
@@ -23,6 +24,4 @@ def environment_of(job: Job) -> dict[str, str]:
         found[_CONNECTIONS] = "8"  # the driver's own default; a container may have set 1
     elif (plan.tp > 1 or plan.cp > 1) and accelerator.family not in _WITHOUT_ORDER:
         found[_CONNECTIONS] = "32" if plan.ep_overlap else "1"
-    if accelerator.vendor == "NVIDIA":
-        found["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
-    return found
+    return found | allocator_of(job)

@@ -10,6 +10,7 @@ import yaml
 
 from costmodel.spec.model import ModelSpec
 from costmodel.stages import chunks_by_cost
+from planner.export.allocator import allocator_of
 from planner.export.by_hand import by_hand
 from planner.export.dotted import nested
 from planner.export.job import Job
@@ -52,7 +53,7 @@ def program(job: Job, version: str | None) -> Program:
         launcher="torchrun",
         script=SCRIPT,
         arguments=("--config-file", FILE),
-        environment={"CUDA_DEVICE_MAX_CONNECTIONS": "1"},
+        environment={"CUDA_DEVICE_MAX_CONNECTIONS": "1"} | allocator_of(job),
         files=(LaunchFile(name=FILE, text=text),),
         notes=_notes(job),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.export import shell
+from planner.export.allocator import allocator_of
 from planner.export.by_hand import by_hand
 from planner.export.job import Job
 from planner.export.launch import Launch, LaunchFile, Program
@@ -16,8 +17,6 @@ from planner.export.torchtitan.toml import toml_of
 _TRAIN = "torchtitan.train"
 _TOML = "torchtitan.toml"
 _MODULE, _FUNCTION = "torchtitan_plan", "planned"
-# run_train.sh of both versions has it.
-_ENVIRONMENT = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 _OWN = ("bf16", "bf16-pure", "fp32")
 _SPLIT_BACKWARD = ("zb_v", "dualpipe_v")
 
@@ -44,7 +43,7 @@ def program(job: Job, version: str | None = None) -> Program:
         script=_TRAIN,
         module=True,
         arguments=arguments,
-        environment=_ENVIRONMENT,
+        environment=allocator_of(job),  # run_train.sh of both versions has it
         files=(file,),
         notes=tuple(_notes(job, flavour, written_for, settings)),
     )
