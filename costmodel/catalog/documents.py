@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from importlib.resources.abc import Traversable
 from typing import Any
 
@@ -18,6 +18,10 @@ MAX_BYTES = 16 * 2**20
 
 # The C parser is about ten times faster, but PyYAML can be built without it.
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# What aliases may add to a document by being repeated; a short text can stand for billions of values.
+_MOST_REPEATED = 100_000
+_DEEPEST = 200
+_MOST_BITS = 4096
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 
 
@@ -66,6 +70,7 @@ def mapping_of(text: str, *, is_json: bool, shown: str, field: str) -> dict[str,
     """
     try:
         data = _parse(text, is_json=is_json)
+        check_extent(data, len(text))
     except _Broken as error:
         raise UnreadableFile(field, shown, str(error)) from None
     except RecursionError:
@@ -79,6 +84,54 @@ def mapping_of(text: str, *, is_json: bool, shown: str, field: str) -> dict[str,
         if not isinstance(key, str):
             raise UnreadableFile(field, shown, f"field names are text, not {key!r}")
     return data
+
+
+def yaml_of(text: str) -> Any:
+    """Any value in YAML.
+
+    Raises:
+        ValueError: it isn't YAML, or has what plain code can't walk or print.
+    """
+    try:
+        data = _parse(text, is_json=False)
+        check_extent(data, len(text))
+    except _Broken as error:
+        raise ValueError(str(error)) from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return data
+
+
+def check_extent(data: Any, length: int) -> None:
+    """Whether plain code can walk and print parsed values.
+
+    Args:
+        length: characters of the text that they are from.
+
+    Raises:
+        ValueError: they hold themselves, are nested too deeply, are too many, or have a number of too many digits.
+    """
+    left = length + _MOST_REPEATED
+    level: list[Any] = [data]
+    for _ in range(_DEEPEST):
+        left -= len(level)
+        if left < 0:
+            raise ValueError("aliases repeat parts of it too often")
+        if any(isinstance(value, int) and value.bit_length() > _MOST_BITS for value in level):
+            raise ValueError("a number has too many digits")
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, Mapping):
+                inner += value
+                inner += value.values()
+            elif isinstance(value, list | tuple | set):
+                inner += value
+            if len(inner) > left:
+                break
+        if not inner:
+            return
+        level = inner
+    raise ValueError("it is nested too deeply, or holds itself")
 
 
 def read_text(file: Traversable, field: str) -> str:
@@ -123,6 +176,12 @@ def _parse(text: str, *, is_json: bool) -> Any:
         raise _Broken(place + _one_line(error.problem or error)) from None
     except yaml.YAMLError as error:
         raise _Broken(f"it isn't YAML: {_one_line(error)}") from None
+    except (
+        AttributeError,
+        LookupError,
+        TypeError,
+    ) as error:  # PyYAML's own, of !!bool before another word
+        raise _Broken(f"a tag doesn't fit its value: {_one_line(error)}") from None
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

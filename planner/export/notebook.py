@@ -7,11 +7,10 @@ from typing import Any
 
 from costmodel.errors import InvalidInput
 from costmodel.spec.model import ModelSpec
+from planner.export.numbers import MOST, factor, whole_number
 from planner.export.reading import Read
 
 _UNKNOWN = "no setting of this name is known here"
-# YAML has 5e8 as text.
-_LONGEST_NUMBER = 20
 
 
 class Notebook:
@@ -76,15 +75,22 @@ class Notebook:
         value = self.pop(name)
         if value is None:
             return None
-        try:
-            if isinstance(value, bool) or len(str(value)) > _LONGEST_NUMBER:
-                raise ValueError
-            found = float(value)
-        except (TypeError, ValueError):
-            raise InvalidInput(f"{self._where}: {name}", value, "a whole number is expected") from None
-        if not found.is_integer():
-            raise InvalidInput(f"{self._where}: {name}", value, "a whole number is expected")
-        return int(found)
+        found = whole_number(value)
+        if found is None:
+            raise InvalidInput(f"{self._where}: {name}", value, f"a whole number of at most {MOST} is expected")
+        return found
+
+    def factor(self, name: str) -> float | None:
+        """A number of at least 0, whole or not.
+
+        Raises:
+            InvalidInput: it is something else.
+        """
+        value = self.pop(name)
+        found = factor(value)
+        if value is not None and found is None:
+            raise InvalidInput(f"{self._where}: {name}", value, f"a number from 0 to {MOST} is expected")
+        return found
 
     def count(self, name: str, field: str) -> int | None:
         """A number from 1 on that is a field of the plan as it stands.

@@ -35,6 +35,7 @@ _REFUSED = {
     "engram_layers": "memory layers are not supported",
 }
 _CORE = "megatron.core"
+_MOST_DIGITS = 20
 _EXPERTS = ("num_experts", "num_moe_experts")
 
 
@@ -120,7 +121,7 @@ def _typed(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = value.strip().strip("'\"")
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
         return int(text)
     return {"true": True, "false": False}.get(text.lower(), value)
 

@@ -181,14 +181,14 @@ def _offload(keys: Notebook, _: list[str]) -> None:
     held: dict[str, bool] = {}
     for block in ("offload_optimizer", "offload_param"):
         device = keys.word(f"{ZERO}{block}.device") or "none"
-        ratio = keys.pop(f"{ZERO}{block}.ratio")
+        ratio = keys.factor(f"{ZERO}{block}.ratio")
         keys.drop_all(f"{ZERO}{block}.")
         held[block] = device != "none"
         if device == "nvme":
             keys.unread(f"{ZERO}{block}.device", "nvme is planned as host memory, which is faster")
         elif device not in ("none", "cpu"):
             keys.unread(f"{ZERO}{block}.device", f"{device} is not known: none, cpu and nvme are")
-        if held[block] and isinstance(ratio, int | float) and ratio < 1:
+        if held[block] and ratio is not None and ratio < 1:
             keys.unread(f"{ZERO}{block}.ratio", f"{ratio:g} of the state is on the host, planned as all of it")
     if held["offload_param"]:
         keys.says("offload", "parameters", "zero_optimization.offload_param.device")

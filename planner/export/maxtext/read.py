@@ -10,12 +10,14 @@ from typing import Any
 
 from costmodel.catalog.documents import mapping_of
 from costmodel.errors import InvalidInput
+from costmodel.spec.base import MOST_LAYERS
 from costmodel.spec.model import ModelSpec
 from costmodel.spec.native import native_model
 from planner.export.known_keys import known_keys
 from planner.export.maxtext.mesh import AXES
 from planner.export.maxtext.write import DTYPES, MINIMAL, OPTIMIZERS, PRECISIONS, STRATEGIES
 from planner.export.notebook import Notebook
+from planner.export.numbers import factor as number_from
 from planner.export.reading import Read
 
 _WHERE = "maxtext config"
@@ -135,13 +137,16 @@ def _batch(keys: Notebook, axes: dict[str, int | None]) -> None:
     keys.count("max_target_length", "seq_len")
     steps = keys.number("gradient_accumulation_steps") or 1
     pieces = keys.number("num_pipeline_microbatches") or _REST
-    per_device = keys.pop("per_device_batch_size")
+    per_device = keys.factor("per_device_batch_size")
     layers, repeats = keys.number("num_layers_per_pipeline_stage"), keys.number("num_pipeline_repeats")
     stages = axes["pipeline"] or 1
     if (repeats is not None and repeats > 1) or (repeats in (None, _REST) and stages > 1):
         keys.unread("num_pipeline_repeats", "a circular pipeline has no schedule of its own here")
     if stages > 1:
         keys.says("schedule", "gpipe", "all micro-batches go forward before any goes backward")
+        if layers is not None and not 0 < layers * stages <= MOST_LAYERS:
+            expected = f"at most {MOST_LAYERS} layers in all stages are expected"
+            raise InvalidInput(f"{_WHERE}: num_layers_per_pipeline_stage", layers, expected)
         if layers is not None and repeats in (None, 1):
             keys.says("layers_per_stage", (layers,) * stages, f"num_layers_per_pipeline_stage {layers}")
         if steps > 1:
@@ -150,14 +155,14 @@ def _batch(keys: Notebook, axes: dict[str, int | None]) -> None:
     else:
         pieces = steps
     keys.says("num_microbatches", pieces, "num_pipeline_microbatches, gradient_accumulation_steps")
-    if not isinstance(per_device, int | float) or isinstance(per_device, bool):
+    if per_device is None:
         return
     size = per_device * prod(
         axes[axis] or 1 for axis in ("tensor", "tensor_sequence", "context", "context_usp_ulysses")
     )
     size = size * stages / pieces if stages > 1 else size
     if abs(size - round(size)) < 1e-6 * size and round(size) >= 1:
-        keys.says("micro_batch_size", round(size), f"per_device_batch_size {per_device} of the devices of a replica")
+        keys.says("micro_batch_size", round(size), f"per_device_batch_size {per_device:g} of the devices of a replica")
     else:
         keys.unread("per_device_batch_size", f"{size:g} sequences for each replica: a whole number is expected")
     plan = keys.plan
@@ -214,12 +219,15 @@ def _numbers(keys: Notebook) -> None:
 
 def _experts(keys: Notebook) -> None:
     ring, sparse = keys.switch("use_ring_of_experts"), keys.switch("sparse_matmul")
-    factor = keys.pop("capacity_factor")
+    given = keys.pop("capacity_factor")
+    factor = number_from(given)
+    if given is not None and factor is None and given != -1:
+        keys.unread("capacity_factor", "a number is expected")
     if keys.plan.get("tp"):
         keys.says("etp", keys.plan["tp"], "the tensor axes cut experts as well")
     if keys.plan.get("ep", 1) > 1:
         keys.says(
             "moe_dispatcher", "all_gather" if ring else "all_to_all", f"use_ring_of_experts {str(bool(ring)).lower()}"
         )
-    if isinstance(factor, int | float) and factor > 0 and sparse is False:
-        keys.says("moe_capacity_factor", float(factor), f"capacity_factor {factor:g}")
+    if factor and sparse is False:
+        keys.says("moe_capacity_factor", factor, f"capacity_factor {factor:g}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from costmodel.spec.base import MOST_LAYERS
 from planner.export.megatron.mesh import CP_COMM_TYPES, STRATEGIES
 from planner.export.megatron.numbers import BF16_MOMENTS
 from planner.export.megatron.reading_layers import read_layers, read_recompute
 from planner.export.megatron.settings import Settings
+from planner.export.numbers import factor, whole_number
 
 _CP_WORDS = {said: ours for ours, said in CP_COMM_TYPES.items()}
 _STAGES = {"no_shard": 0, "optim": 1} | {said: stage for stage, said in STRATEGIES.items()}
@@ -21,6 +23,9 @@ def read_plan(settings: Settings, *, layers: int | None, has_experts: bool) -> N
     Args:
         layers: decoder layers of the model; None where nobody says.
     """
+    if layers is not None and not 1 <= layers <= MOST_LAYERS:
+        settings.fail("num_layers", f"from 1 to {MOST_LAYERS} are expected")
+        layers = None
     _read_mesh(settings, has_experts=has_experts)
     chunks = read_layers(settings, layers)
     read_recompute(settings, chunks, layers)
@@ -60,15 +65,16 @@ def _read_mesh(s: Settings, *, has_experts: bool) -> None:
 
 def _read_exchange(s: Settings, cp: int) -> None:
     kinds = s.get("cp_comm_type", "p2p")
-    distinct = set(kinds) if isinstance(kinds, list) else {kinds}
-    kind = _CP_WORDS.get(str(next(iter(distinct)))) if len(distinct) == 1 else None
+    distinct = {str(one) for one in kinds} if isinstance(kinds, list) else {str(kinds)}
+    kind = _CP_WORDS.get(next(iter(distinct))) if len(distinct) == 1 else None
     sizes = s.get("hierarchical_context_parallel_sizes")
     if kind is None:
         s.fail("cp_comm_type", f"one of {', '.join(_CP_WORDS)} for all layers is expected")
     elif cp > 1:
         s.say("cp_comm_type", kind, "cp_comm_type")
-    if kind == "a2a+p2p" and isinstance(sizes, list) and len(sizes) == 2:
-        s.say("cp_a2a_degree", int(sizes[0]), "hierarchical_context_parallel_sizes")
+    counts = [whole_number(size) for size in sizes] if isinstance(sizes, list) else []
+    if kind == "a2a+p2p" and len(counts) == 2 and counts[0] is not None and counts[1] is not None:
+        s.say("cp_a2a_degree", counts[0], "hierarchical_context_parallel_sizes")
     elif sizes is not None and cp > 1:
         s.fail("hierarchical_context_parallel_sizes", "two sizes beside a2a+p2p are expected")
 
@@ -104,10 +110,13 @@ def _read_experts(s: Settings) -> None:
         s.fail("moe_token_dispatcher_type", f"one of {', '.join(_DISPATCHERS)}, flex is expected")
     elif ep > 1 or ours == "all_gather":
         s.say("moe_dispatcher", ours, "moe_token_dispatcher_type", "moe_flex_dispatcher_backend", "moe_enable_deepep")
-    factor = s.get("moe_expert_capacity_factor")
+    given = s.get("moe_expert_capacity_factor")
+    capacity = factor(given)
     padded = s.on("moe_pad_expert_input_to_capacity")
-    if isinstance(factor, int | float) and not isinstance(factor, bool) and factor > 0:
-        s.say("moe_capacity_factor", float(factor), "moe_expert_capacity_factor")
+    if given is not None and capacity is None:
+        s.fail("moe_expert_capacity_factor", "a number of at least 0 is expected")
+    elif capacity:
+        s.say("moe_capacity_factor", capacity, "moe_expert_capacity_factor")
         if not padded:
             s.notes.append("experts are not padded to their capacity, so they take less than the plan reckons")
     s.say("ep_overlap", s.on("overlap_moe_expert_parallel_comm"), "overlap_moe_expert_parallel_comm")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from planner.export.megatron.layers import LAYOUT
 from planner.export.megatron.layout import layout_counts
 from planner.export.megatron.settings import Settings
+from planner.export.numbers import whole_number
 
 
 def read_layers(s: Settings, layers: int | None) -> list[list[int]] | None:
@@ -50,7 +51,7 @@ def _virtual_stages(s: Settings, pp: int, layers: int | None) -> tuple[list[int]
         s.fail("num_layers_per_virtual_pipeline_stage", "the number of layers is not given, so stages can't be counted")
     if slots is None or (pp == 1 and vpp == 1):
         return (None if layers is None else [layers]), vpp, names
-    if slots % (pp * vpp):
+    if slots % (pp * vpp) or slots < pp * vpp:
         s.fail("pipeline_model_parallel_size", f"{slots} layers don't fall into {pp * vpp} equal stages")
         return None, vpp, names
     counts = [slots // (pp * vpp)] * (pp * vpp)
@@ -67,7 +68,7 @@ def _of_ends(
     others = pp - (first is not None) - (last is not None)
     left = None if layers is None else layers - (first or 0) - (last or 0)
     name = "num_layers_in_first_pipeline_stage" if first is not None else "num_layers_in_last_pipeline_stage"
-    if left is None or left < 0 or (left % others if others else left):
+    if left is None or left < 0 or others < 0 or (left % others or left < others if others else left):
         s.fail(name, "the rest of the layers doesn't fall into equal stages")
         return None
     middle = left // others if others else 0
@@ -100,9 +101,10 @@ def read_recompute(s: Settings, chunks: list[list[int]] | None, layers: int | No
         s.say("recompute_interval", number or 1, *names)
         return
     stages = chunks or ([[layers]] if layers else None)
-    told = of_stages if isinstance(of_stages, list) else [number] * len(stages or ())
-    if stages is None or len(told) != len(stages) or None in told:
+    told = [whole_number(one) for one in of_stages] if isinstance(of_stages, list) else [number] * len(stages or ())
+    known = [count for count in told if count is not None and count >= 0]
+    if stages is None or not len(known) == len(told) == len(stages):
         s.fail("recompute_num_layers", "how many layers of each stage run again can't be told without their layers")
         return
-    again = [sum(min(count, of) for of in device) for count, device in zip(told, stages, strict=True)]
+    again = [sum(min(count, of) for of in device) for count, device in zip(known, stages, strict=True)]
     s.say("recomputed_layers_per_stage", again, *names, "recompute_num_layers_of_stages")

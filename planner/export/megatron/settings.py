@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from planner.export.numbers import whole_number
+
 
 @dataclass(kw_only=True)
 class Settings:
@@ -38,8 +40,9 @@ class Settings:
         value = self.get(name)
         if value is None:
             return default
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
+        found = whole_number(value) if isinstance(value, int) else None
+        if found is not None and found >= 0:
+            return found
         self.fail(name, "a whole number is expected")
         return default
 

@@ -6,16 +6,15 @@ import re
 import shlex
 from typing import Any
 
-import yaml
-
 from costmodel.errors import InvalidInput
 from costmodel.spec.model import ModelSpec
 from costmodel.spec.native import native_model
-from planner.export.dotted import dotted
+from planner.export.dotted import dotted, sections_of, value_of
 from planner.export.megatron.reading import read_plan
 from planner.export.megatron.settings import Settings
 from planner.export.megatron_bridge.keys import PRECISIONS
 from planner.export.megatron_bridge.write import words
+from planner.export.numbers import whole_number
 from planner.export.reading import Read
 
 _OVERRIDE = re.compile(r"\+{0,2}([a-z_]+(?:\.\w+)*)=(.*)", re.S)
@@ -46,10 +45,7 @@ def read(text: str) -> Read:
     settings = _settings(found)
     layers = settings.number("num_layers")
     read_plan(settings, layers=layers, has_experts=bool(settings.number("num_moe_experts", 0)) or _has(found, "expert"))
-    devices = _TORCHRUN.search(text)
-    if devices and int(devices[1]) * int(devices[2]):
-        settings.plan["devices_used"] = int(devices[1]) * int(devices[2])
-        settings.meanings["devices_used"] = f"--nnodes {devices[1]} --nproc-per-node {devices[2]}"
+    _read_devices(settings, text)
     # Silence is the recipe's own setting, not Megatron-Core's default.
     plan = {name: value for name, value in settings.plan.items() if name in settings.meanings}
     ignored = _left_over(settings, found)
@@ -63,12 +59,17 @@ def read(text: str) -> Read:
     )
 
 
+def _read_devices(settings: Settings, text: str) -> None:
+    devices = _TORCHRUN.search(text)
+    nodes, processes = (whole_number(devices[group]) if devices else None for group in (1, 2))
+    if devices and nodes and processes:
+        settings.plan["devices_used"] = nodes * processes
+        settings.meanings["devices_used"] = f"--nnodes {devices[1]} --nproc-per-node {devices[2]}"
+
+
 def _overrides(text: str) -> dict[str, Any]:
-    try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError:
-        document = None
-    if isinstance(document, dict) and any(isinstance(document.get(part), dict) for part in _PARTS):
+    document = sections_of(text, _PARTS)
+    if document is not None:
         return dotted(document)
     try:
         tokens = shlex.split(text.replace("\\\n", " "), comments=True)
@@ -78,15 +79,8 @@ def _overrides(text: str) -> dict[str, Any]:
     for token in tokens:
         match = _OVERRIDE.fullmatch(token)
         if match and match[1].split(".")[0] in _PARTS:
-            found[match[1]] = _value(match[2])
+            found[match[1]] = value_of(match[2])
     return found
-
-
-def _value(text: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        return text
 
 
 def _settings(found: dict[str, Any]) -> Settings:

@@ -12,6 +12,7 @@ from planner.export.megatron.reading import read_plan
 from planner.export.megatron.settings import Settings
 from planner.export.megatron_lm.flags import NAMES, SWITCHES
 from planner.export.megatron_lm.write import OF_STAGES, words
+from planner.export.numbers import plain_number, whole_number
 from planner.export.reading import Read
 
 _SETTINGS = {flag: name for name, flag in NAMES.items()}
@@ -80,27 +81,18 @@ def settings_of(arguments: dict[str, str | bool]) -> Settings:
 
 def _typed(flag: str, value: str) -> Any:
     if flag == OF_STAGES:
-        return [_number(entry) for entry in value.split()[0].split(",")]
+        return [plain_number(entry) for entry in (value.split() or [""])[0].split(",")]
     if flag in _LISTS:
-        return [_number(entry) for entry in value.split()]
-    return _number(value.strip().strip("'\""))
-
-
-def _number(value: str) -> Any:
-    if value.isascii() and value.isdigit():
-        return int(value)
-    try:
-        return float(value)
-    except ValueError:
-        return value
+        return [plain_number(entry) for entry in value.split()]
+    return plain_number(value.strip().strip("'\""))
 
 
 def _read_devices(settings: Settings, arguments: dict[str, str | bool]) -> None:
     """Processes that torchrun starts; where that isn't said, the flags of the question say how many there are."""
-    nodes, processes = (str(arguments.get(name, "")) for name in (_NODES, _PROCESSES))
-    if nodes.isdigit() and processes.isdigit() and int(nodes) * int(processes):
+    nodes, processes = (whole_number(arguments.get(name)) for name in (_NODES, _PROCESSES))
+    if nodes and processes and min(nodes, processes) > 0:
         names = [name.replace("-", "_") for name in (_NODES, _PROCESSES)]
-        settings.say("devices_used", int(nodes) * int(processes), *names)
+        settings.say("devices_used", nodes * processes, *names)
 
 
 def _note_overlap(settings: Settings, arguments: dict[str, str | bool]) -> None:

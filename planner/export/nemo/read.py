@@ -6,12 +6,10 @@ import re
 import shlex
 from typing import Any
 
-import yaml
-
 from costmodel.errors import InvalidInput
 from costmodel.spec.model import ModelSpec
 from costmodel.spec.native import native_model
-from planner.export.dotted import dotted
+from planner.export.dotted import dotted, sections_of, value_of
 from planner.export.megatron.numbers import PRECISIONS as MEGATRON_PRECISIONS
 from planner.export.megatron.reading import read_plan
 from planner.export.megatron.settings import Settings
@@ -62,11 +60,8 @@ def read(text: str) -> Read:
 
 
 def _overrides(text: str) -> dict[str, Any]:
-    try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError:
-        document = None
-    if isinstance(document, dict) and any(isinstance(document.get(part), dict) for part in _PARTS):
+    document = sections_of(text, _PARTS)
+    if document is not None:
         return dotted({part: document[part] for part in _PARTS if isinstance(document.get(part), dict)})
     python = {match[1]: _value(match[2].strip()) for match in _PYTHON.finditer(text)}
     if python:
@@ -81,10 +76,7 @@ def _overrides(text: str) -> dict[str, Any]:
 def _value(text: str) -> Any:
     if text in ("None", "none"):
         return None
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        return text
+    return value_of(text)
 
 
 def _settings(found: dict[str, Any]) -> Settings:

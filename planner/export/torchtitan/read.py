@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from costmodel.catalog.model_catalog import load_model
+from costmodel.errors import InvalidInput
 from costmodel.spec.model import ModelSpec
 from planner.export.known_keys import known_keys
 from planner.export.notebook import Notebook
+from planner.export.numbers import whole_number
 from planner.export.reading import Read
 from planner.export.torchtitan import stages
 from planner.export.torchtitan.flavours import flavour_named
@@ -77,8 +79,8 @@ def _mesh(keys: Notebook, source: Source) -> None:
         keys.drop(shard)
     keys.count(shard, "dp_shard")
     parallel = keys.switch("parallelism.enable_sequence_parallel") is not False
-    components = keys.pop("compile.components")
-    compiled = bool(keys.switch("compile.enable")) and "model" in (components or ["model"])
+    components = _names(keys, "compile.components") or ["model"]
+    compiled = bool(keys.switch("compile.enable")) and "model" in components
     name = f"{'parallelism' if source.is_toml else 'compile'}.enable_async_tensor_parallel"
     overlapped = bool(keys.switch(name))
     if keys.plan.get("tp", 1) > 1:
@@ -149,6 +151,16 @@ def _context(keys: Notebook, source: Source) -> None:
         keys.unread(balancer, f"{balance!r} is no balance that is priced here")
 
 
+def _names(keys: Notebook, name: str) -> list[str]:
+    """A list of words, also with commas on a command line."""
+    value: Any = keys.pop(name) or []
+    if isinstance(value, str):
+        return value.split(",")
+    if not isinstance(value, list):
+        raise InvalidInput(f"{NAME}: {name}", value, "a list of names is expected")
+    return [str(one) for one in value]
+
+
 def _experts(keys: Notebook, source: Source) -> None:
     plan, parallel = keys.plan, keys.plan.get("ep", 1) > 1
     cut = keys.number("parallelism.expert_tensor_parallel_degree") or 1
@@ -170,8 +182,7 @@ def _experts(keys: Notebook, source: Source) -> None:
 
 def _precision(keys: Notebook, _: Source) -> None:
     dtype, mixed = keys.word("training.dtype"), keys.word("training.mixed_precision_param")
-    converters: Any = keys.pop("model.converters") or []
-    names = converters.split(",") if isinstance(converters, str) else [str(name) for name in converters]
+    names = _names(keys, "model.converters")
     float8 = "quantize.linear.float8."
     gathered = keys.switch(f"{float8}enable_fsdp_float8_all_gather")
     precision = precision_of(dtype, mixed, [n.lower() for n in names], keys.word(f"{float8}recipe_name"), gathered)
@@ -218,9 +229,10 @@ def _every_nth(keys: Notebook, model: ModelSpec | None, option: str) -> None:
     if layers is None and model is not None and keys.plan.get("pp", 1) == 1:
         layers = (model.num_layers,)
     name = "activation_checkpoint.selective_ac_option"
-    if not (option.isascii() and option.isdigit()) or layers is None:
+    every = whole_number(option)
+    if every is None or layers is None:
         keys.unread(name, f"{option}: every so many layers are recomputed, and how many layers there are is not said")
         return
-    n, meaning = max(int(option), 1), f"{name} {option}"
+    n, meaning = max(every, 1), f"{name} {option}"
     keys.says("recompute", "full", meaning)
     keys.says("recomputed_layers_per_stage", tuple(count // n for count in layers), meaning)

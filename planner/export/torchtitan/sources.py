@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from costmodel.catalog.documents import check_extent
 from costmodel.errors import InvalidInput, UnreadableFile
 from planner.export.dotted import dotted
+from planner.export.numbers import whole_number
 
 _VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*:?-([^}]*)\}")
 # Not in a comment: of Python, of a shell and of TOML alike.
@@ -62,8 +64,13 @@ def source_of(text: str) -> Source:
 def _of_toml(text: str) -> Source:
     try:
         data = tomllib.loads(text)
+        check_extent(data, len(text))
     except tomllib.TOMLDecodeError as error:
         raise UnreadableFile("from", "torchtitan", f"it is no TOML: {error}") from None
+    except RecursionError:
+        raise UnreadableFile("from", "torchtitan", "it is nested too deeply") from None
+    except ValueError as error:  # a date such as 2026-13-01, a number of too many digits
+        raise UnreadableFile("from", "torchtitan", f"it holds an unusable value: {error}") from None
     return Source(settings=dotted(data), is_toml=True)
 
 
@@ -121,8 +128,8 @@ def _argument(key: str, values: list[str]) -> Any:
 
 
 def _scalar(value: str) -> Any:
-    if _NUMBER.fullmatch(value):
-        return int(value)
+    if _NUMBER.fullmatch(value) and (number := whole_number(value)) is not None:
+        return number
     return {"True": True, "true": True, "False": False, "false": False, "None": "none"}.get(value, value)
 
 
@@ -175,8 +182,9 @@ def _put(found: Source, path: str, value: ast.expr) -> None:
         return
     try:
         literal = ast.literal_eval(value)
+        check_extent(literal, 0)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        found.unread[path] = f"{ast.unparse(value)[:60]} is no plain value"
+        found.unread[path] = f"{_shown(value)} is no plain value"
         return
     # A word, as null is nothing to readers, and here it switches something off.
     found.settings[path] = "none" if literal is None else literal
@@ -200,7 +208,7 @@ def _put_call(found: Source, path: str, call: ast.Call) -> None:
                 _put(found, f"{_SECTIONS[name]}.{keyword.arg}", keyword.value)
     # Anything else (loss, optimizer, data) says nothing of a plan; an unknown policy of recompute would.
     elif path == "activation_checkpoint":
-        found.unread[path] = f"{ast.unparse(call)[:60]} is no policy that is known"
+        found.unread[path] = f"{_shown(call)} is no policy that is known"
 
 
 def _put_converters(found: Source, listed: ast.List) -> None:
@@ -212,6 +220,13 @@ def _put_converters(found: Source, listed: ast.List) -> None:
                 if keyword.arg == "recipe_name" and _owner(entry) == "Float8LinearConverter":
                     _put(found, "quantize.linear.float8.recipe_name", keyword.value)
     found.settings["model.converters"] = kinds
+
+
+def _shown(node: ast.expr) -> str:
+    try:
+        return ast.unparse(node)[:60]
+    except (RecursionError, ValueError):  # nested too deeply, a number of too many digits
+        return "what it is set to"
 
 
 def _callee(call: ast.Call) -> str:

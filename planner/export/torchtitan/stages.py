@@ -67,6 +67,9 @@ def read_stages(keys: Notebook, model: ModelSpec | None) -> None:
     else:
         first, last = (1 if end is None else end for end in ends)
         layers, meaning = _generated(model.num_layers, pp, kind, each, (first, last)), "torchtitan's own split"
+    if not layers:
+        keys.unread(SCHEDULE, f"{pp} stages or more, or ends that count for so much, leave some without a layer")
+        return
     vpp, left = divmod(len(layers), pp)
     # Stages of a V are two a device (distributed/pipeline_parallel.py).
     if left or not vpp or min(layers) < 0 or (kind in ("zb_v", "dualpipe_v") and vpp != 2):
@@ -86,7 +89,9 @@ def _generated(layers: int, pp: int, schedule: Schedule, each: int | None, ends:
     whole = layers + sum(ends)
     # One layer each is the most stages that a model has.
     stages = -(-whole // max(each, 1)) if each is not None else pp * (1 if schedule in _ONE_CHUNK else 2)
-    base, extra = divmod(whole, max(stages, 1))
+    if not 1 <= stages <= whole or min(ends) < 0:
+        return []
+    base, extra = divmod(whole, stages)
     found = [base + (stage < extra) for stage in range(stages)]
     found[0] -= ends[0]
     found[-1] -= ends[1]
