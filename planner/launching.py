@@ -135,13 +135,16 @@ def check_configuration(asked: CheckQuestion, target: str, source: str) -> Check
             raise InvalidInput("model", None, f"these words of {found.title} have no model's shape: give --model")
         asked = replace(asked, model=read.model)
     framework = {"framework": found.frameworks[0]} if found.frameworks else {}
-    checked = check_fields(asked, {**framework, **read.plan})
+    flags = {"devices_used": asked.devices, "global_batch_size": asked.global_batch_size, "seq_len": asked.seq_len}
+    said_again = {name for name in read.defaulted if flags[name] is not None}
+    plan = {name: value for name, value in read.plan.items() if name not in said_again}
+    checked = check_fields(asked, {**framework, **plan})
     return Checked(scenario=checked.scenario, answer=checked.answer | {"read": _in_words(found.name, read)})
 
 
 def _in_words(target: str, read: Read) -> Json:
     told = asdict(replace(read, model=None))
-    del told["model"], told["plan"]
+    del told["model"], told["plan"], told["defaulted"]  # notes tell of the latter
     return {"target": target, **told, "ignored": list(read.ignored), "notes": list(read.notes)}
 
 

@@ -20,6 +20,7 @@ class Read:
         unread: words that bear on a plan and could not be read, each with the reason; a verdict may be wrong for them.
         ignored: words that say nothing of a plan (learning rate, paths), by name.
         notes: what was assumed, a sentence each.
+        defaulted: fields that stand on the default of a shell variable, over which a flag of the question goes.
     """
 
     plan: Mapping[str, Any]
@@ -28,3 +29,4 @@ class Read:
     unread: Mapping[str, str] = field(default_factory=dict[str, str])
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    defaulted: tuple[str, ...] = ()

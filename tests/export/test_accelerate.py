@@ -247,7 +247,47 @@ def test_reads_a_command_line() -> None:
     }  # fmt: skip
     assert {name: found.plan.get(name) for name in said} == said
     assert read("distributed_type: 'NO'\nmixed_precision: no\n").plan["precision"] == "fp32"
-    assert set(read("distributed_type: MEGATRON_LM\n").unread) == {"distributed_type"}
+    assert set(read("distributed_type: XLA\n").unread) == {"distributed_type"}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "said"),
+    [
+        ("FULL_SHARD", {"zero_stage": 3}),
+        ("SHARD_GRAD_OP", {"zero_stage": 2}),
+        ("NO_SHARD", {"zero_stage": 0, "dp_shard": 1}),
+        ("3", {"zero_stage": 0, "dp_shard": 1}),
+        ("HYBRID_SHARD", {"zero_stage": 3, "dp_shard": 8, "dp_replicate": 4}),
+        ("4", {"zero_stage": 3, "dp_shard": 8, "dp_replicate": 4}),
+        ("HYBRID_SHARD_ZERO2", {"zero_stage": 2, "dp_shard": 8, "dp_replicate": 4}),
+        ("5", {"zero_stage": 2, "dp_shard": 8, "dp_replicate": 4}),
+    ],
+)
+def test_strategies_of_fsdp_1(strategy: str, said: dict[str, int]) -> None:
+    text = "distributed_type: FSDP\nnum_machines: 4\nnum_processes: 32\nfsdp_config:\n  fsdp_sharding_strategy: "
+    plan = read(f"{text}{strategy}\n").plan
+    assert {name: plan.get(name) for name in ("zero_stage", "dp_shard", "dp_replicate") if name in plan} == said
+
+
+def test_strategies_that_cannot_be_told() -> None:
+    found = read("distributed_type: FSDP\nnum_processes: 32\nfsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD\n")
+    assert set(found.unread) == {"fsdp_sharding_strategy HYBRID_SHARD"}
+    found = read("distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: SOME_SHARD\n")
+    assert set(found.unread) == {"fsdp_sharding_strategy"}
+    assert "zero_stage" not in found.plan
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\n",
+        "accelerate launch --use_deepspeed --zero_stage 3 train.py",
+        "distributed_type: MEGATRON_LM\n",
+    ],
+)
+def test_runs_of_other_frameworks_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"hands the run over to .* --from (deepspeed|megatron-lm)"):
+        read(text)
 
 
 @pytest.mark.parametrize(

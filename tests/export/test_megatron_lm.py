@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shlex
 import subprocess
 import sys
@@ -445,6 +446,62 @@ def test_reads_a_script() -> None:
     assert set(found.unread) == {"--context-parallel-size $UNKNOWN_CP", "--use-tp-pp-dp-mapping"}
     assert {"--lr", "--data-path", "--fp8-amax-history-len"} <= set(found.ignored)
     assert found.meanings["vpp"] == "--num-layers-per-virtual-pipeline-stage 4"
+
+
+def test_reads_flags_that_a_bracket_or_a_command_s_end_follows() -> None:
+    arrays = "A=(--tensor-model-parallel-size 8 --sequence-parallel)\nB=(--bf16)\nB+=(--use-distributed-optimizer)\n"
+    plan = read_text(arrays + "torchrun pretrain_gpt.py ${A[@]} ${B[@]}").plan
+    said = {"tp": 8, "sequence_parallel": True, "precision": "bf16", "zero_stage": 1}
+    assert {name: plan[name] for name in said} == said
+    for end in ("; echo done", ";echo done", "&", " & wait", "|tee log", ">log"):
+        assert read_text(f"torchrun pretrain_gpt.py --seq-length 2048 --bf16{end}").plan["precision"] == "bf16"
+    for end in ("; echo done", ";echo done", "&", " | tee log", " > log"):
+        assert read_text(f"torchrun x.py --bf16 --tensor-model-parallel-size 8{end}").plan["tp"] == 8
+
+
+def test_reads_variables_that_hold_lines_of_flags() -> None:
+    script = """
+GPT_ARGS="
+    --tensor-model-parallel-size 2 \\
+    --fp16
+"
+torchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py \\
+    $GPT_ARGS \\
+    --micro-batch-size 4
+"""
+    for text in (script, script.replace("2 \\", "2")):
+        plan = read_text(text).plan
+        assert (plan["tp"], plan["precision"], plan["micro_batch_size"], plan["devices_used"]) == (2, "fp16", 4, 8)
+    with pytest.raises(InvalidInput, match="line 3"):
+        read_text("# one\n# two\ntorchrun x.py \\\n --lr 'x\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "unsaid"),
+    [
+        ("--tensor-model-parallel-size $TP --sequence-parallel --num-experts 8", ("tp", "sequence_parallel", "etp")),
+        ("--pipeline-model-parallel-size $PP --num-layers 32", ("pp", "vpp", "schedule", "layers_per_stage")),
+        ("--expert-model-parallel-size $EP --num-experts $E", ("ep",)),
+        ("--context-parallel-size $CP", ("cp",)),
+        ("--recompute-granularity $R", ("recompute",)),
+        ("--bf16 --fp8-format $F", ("precision",)),
+    ],
+)
+def test_nothing_is_said_of_what_a_variable_holds(flags: str, unsaid: tuple[str, ...]) -> None:
+    found = read_text(flags)
+    assert {name for name in unsaid if name in found.plan} == set()
+    assert any("$" in name for name in found.unread)
+    assert read_text(f"X=1\n{re.sub(r'[$][A-Z]+', '1', flags)}").plan.keys() >= {"tp", "pp"}
+
+
+def test_fields_on_defaults_are_told() -> None:
+    script = "NUM_NODES=${SLURM_NNODES:-1}\ntorchrun --nnodes $NUM_NODES --nproc-per-node 8 x.py "
+    found = read_text(script + "--global-batch-size $((128*NUM_NODES)) --micro-batch-size 1")
+    assert (found.plan["devices_used"], found.plan["global_batch_size"]) == (8, 128)
+    assert set(found.defaulted) == {"devices_used", "global_batch_size"}
+    assert any("--nnodes 1" in note and "SLURM_NNODES" in note for note in found.notes)
+    assert any("--global-batch-size 128" in note for note in found.notes)
+    assert not read_text(f"SLURM_NNODES=2\n{script} --bf16").defaulted
 
 
 def test_arguments_without_a_model_are_a_plan() -> None:

@@ -12,13 +12,13 @@ from typing import Any
 from costmodel.errors import InvalidInput
 from costmodel.spec.model import ModelSpec
 from costmodel.spec.native import gpt_neox, llm_foundry, maxtext, megatron, nanotron, torchtitan
-from costmodel.spec.native.megatron_shell import arguments_of
+from costmodel.spec.native.megatron_shell import arguments_of, script_of
 from costmodel.spec.validation import build
 
 _DIALECTS = (nanotron, llm_foundry, maxtext, gpt_neox, megatron, torchtitan)
 _KEY_OF_FIELD = {"num_kv_heads": "KV heads", "moe.top_k": "experts per token", "moe.num_dense_layers": "dense layers"}
 
-__all__ = ["arguments_of", "native_model"]
+__all__ = ["arguments_of", "native_model", "script_of"]
 
 
 def native_model(data: Mapping[str, Any], name: str) -> ModelSpec | None:

@@ -13,6 +13,7 @@ from planner.export.accelerate.settings import NAME, OPTIMIZERS, STRATEGIES, WOR
 from planner.export.dotted import dotted
 from planner.export.known_keys import known_keys
 from planner.export.notebook import Notebook
+from planner.export.numbers import whole_number
 from planner.export.reading import Read
 
 _KEYS = known_keys("planner.export.accelerate")
@@ -22,8 +23,20 @@ _SCRIPT = tuple(name.removeprefix("--") for name in WORDS.words if name.startswi
 _SECTIONS = {"fsdp_config": "fsdp_", "fp8_config": "fp8_", "dynamo_config": "dynamo_"}
 _MESH = "parallelism_config_"
 _SIZES = {"dp_replicate_size": "dp_replicate", "dp_shard_size": "dp_shard", "tp_size": "tp"}
-# What FSDP 1 keeps whole from the forward to the backward pass.
-_KEPT = ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2", "2", "5")
+# Strategies of FSDP 1, whose numbers count from 1 (torch.distributed.fsdp.ShardingStrategy): the stage that each is,
+# and whether it shards inside a node and keeps copies on the others.
+_FSDP1 = {
+    "FULL_SHARD": (3, False),
+    "SHARD_GRAD_OP": (2, False),
+    "NO_SHARD": (0, False),
+    "HYBRID_SHARD": (3, True),
+    "HYBRID_SHARD_ZERO2": (2, True),
+}
+_NUMBERED = {str(number): name for number, name in enumerate(_FSDP1, start=1)}
+_OTHERS = {
+    "DEEPSPEED": "it hands the run over to DeepSpeed: give DeepSpeed's own JSON with --from deepspeed FILE",
+    "MEGATRON_LM": "it hands the run over to Megatron-LM: give Megatron-LM's arguments with --from megatron-lm FILE",
+}
 _EXCHANGES = {word: kind for kind, word in STRATEGIES.items()}
 _OPTIMIZERS = {word: name for name, word in OPTIMIZERS.items()} | {"adamw_torch_fused": "adamw"}
 
@@ -79,25 +92,47 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 def _kind(keys: Notebook) -> None:
-    kind = keys.word("distributed_type") or ("FSDP" if dict(keys.items()).get("use_fsdp") else "MULTI_GPU")
+    given = dict(keys.items())
+    switches = {"use_fsdp": "FSDP", "use_deepspeed": "DEEPSPEED", "use_megatron_lm": "MEGATRON_LM"}
+    usual = next((kind for switch, kind in switches.items() if given.get(switch)), "MULTI_GPU")
+    kind = (keys.word("distributed_type") or usual).upper()
+    if kind in _OTHERS:
+        raise InvalidInput(f"{NAME}: distributed_type", kind, _OTHERS[kind])
     version, reshard = keys.pop("fsdp_version"), keys.pop("fsdp_reshard_after_forward")
-    strategy = str(keys.pop("fsdp_sharding_strategy") or "FULL_SHARD")
+    strategy = str(keys.pop("fsdp_sharding_strategy") or "FULL_SHARD").upper()
     offloaded = bool(keys.switch("fsdp_offload_params"))
     if kind in ("MULTI_GPU", "NO"):
         keys.says("zero_stage", 0, f"distributed_type {kind}")
         return
     if kind != "FSDP":
-        keys.unread("distributed_type", f"{kind} is read by a target of its own, or by none")
+        keys.unread("distributed_type", f"{kind} is none of FSDP, MULTI_GPU, NO")
         return
     if str(version) != "2":
         keys.note("FSDP 1 is read as FSDP 2 does it")
     # FSDP 1 had a strategy's name in its place.
-    named = strategy if reshard is None else str(reshard)
-    again = named.lower() != "false" and named not in _KEPT
-    keys.says("zero_stage", 3 if again else 2, f"fsdp_reshard_after_forward {named}")
-    if again:
-        keys.says("reshard_after", "forward", f"fsdp_reshard_after_forward {named}")
+    named = strategy if reshard is None else str(reshard).upper()
+    name = "fsdp_sharding_strategy" if reshard is None else "fsdp_reshard_after_forward"
+    word = {"TRUE": "FULL_SHARD", "FALSE": "SHARD_GRAD_OP"}.get(named, _NUMBERED.get(named, named)).removeprefix("_")
+    if word not in _FSDP1:
+        keys.unread(name, f"{named} is none of {', '.join(_FSDP1)}")
+        return
+    stage, inside_nodes = _FSDP1[word]
+    keys.says("zero_stage", stage, f"{name} {named}")
+    if stage == 3:
+        keys.says("reshard_after", "forward", f"{name} {named}")
+    if inside_nodes:
+        _read_hybrid(keys, given, f"{name} {named}")
     keys.says("offload", "parameters" if offloaded else "none", f"fsdp_offload_params {offloaded}")
+
+
+def _read_hybrid(keys: Notebook, given: dict[str, Any], meaning: str) -> None:
+    """Sharding inside a node, whose size is what processes and machines say."""
+    processes, machines = whole_number(given.get("num_processes")), whole_number(given.get("num_machines"))
+    if not processes or not machines or processes % machines:
+        keys.unread(meaning, "it shards inside a node, and num_processes and num_machines don't say how large that is")
+        return
+    keys.says("dp_shard", processes // machines, f"{meaning}, {processes} processes on {machines} machines")
+    keys.says("dp_replicate", machines, f"{meaning}, {machines} machines")
 
 
 def _mesh(keys: Notebook) -> None:
@@ -107,6 +142,8 @@ def _mesh(keys: Notebook) -> None:
     ring, heads = sizes["cp_size"] or 1, sizes["sp_size"] or 1
     if any(sizes.values()):
         for word, field in _SIZES.items():
+            if sizes[word] is None and field in keys.plan:
+                continue  # a strategy of FSDP 1 has said it
             keys.says(field, sizes[word] or 1, f"{_MESH}{word} {sizes[word] or 1}")
         keys.says("cp", ring * heads, f"{_MESH}cp_size {ring}, sp_size {heads}")
     if heads > 1:

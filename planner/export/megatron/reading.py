@@ -26,9 +26,10 @@ def read_plan(settings: Settings, *, layers: int | None, has_experts: bool) -> N
     if layers is not None and not 1 <= layers <= MOST_LAYERS:
         settings.fail("num_layers", f"from 1 to {MOST_LAYERS} are expected")
         layers = None
+    has_experts = has_experts or "num_moe_experts" in settings.unknown
     _read_mesh(settings, has_experts=has_experts)
     chunks = read_layers(settings, layers)
-    read_recompute(settings, chunks, layers)
+    read_recompute(settings, chunks)
     _read_sharding(settings)
     if has_experts:
         _read_experts(settings)
@@ -43,14 +44,15 @@ def _read_mesh(s: Settings, *, has_experts: bool) -> None:
     s.say("cp", cp, "context_parallel_size")
     parallel = s.on("sequence_parallel") and tp > 1
     overlap = s.on("tp_comm_overlap")
-    s.say("sequence_parallel", parallel, "sequence_parallel")
+    s.say("sequence_parallel", parallel, "sequence_parallel", after=("sequence_parallel", "tensor_model_parallel_size"))
     if tp > 1:
         s.say("tp_overlap", overlap, "tp_comm_overlap")
     _read_exchange(s, cp)
     ep, etp = s.number("expert_model_parallel_size", 1), s.number("expert_tensor_parallel_size")
     if has_experts:
         s.say("ep", ep or 1, "expert_model_parallel_size")
-        s.say("etp", etp or tp, "expert_tensor_parallel_size")
+        follows = "expert_tensor_parallel_size" if etp else "tensor_model_parallel_size"
+        s.say("etp", etp or tp, "expert_tensor_parallel_size", after=("expert_tensor_parallel_size", follows))
         if not etp and tp > 1:
             s.notes.append(f"expert_tensor_parallel_size is not set, so it is that of everything else, {tp}")
     for ours, name in (

@@ -7,12 +7,24 @@ from planner.export.megatron.layout import layout_counts
 from planner.export.megatron.settings import Settings
 from planner.export.numbers import whole_number
 
+_SPLITS = (
+    "virtual_pipeline_model_parallel_size",
+    "num_virtual_stages_per_pipeline_rank",
+    "num_layers_per_virtual_pipeline_stage",
+    "num_layers_in_first_pipeline_stage",
+    "num_layers_in_last_pipeline_stage",
+    "account_for_embedding_in_pipeline_split",
+    "account_for_loss_in_pipeline_split",
+)
+
 
 def read_layers(s: Settings, layers: int | None) -> list[list[int]] | None:
     """The pipeline; layers of every chunk, device by device, None where they are not said."""
     pp = s.number("pipeline_model_parallel_size", 1) or 1
     counts, vpp, names = _virtual_stages(s, pp, layers)
     s.say("pp", pp, "pipeline_model_parallel_size")
+    if s.unknown & {"pipeline_model_parallel_size", LAYOUT, *_SPLITS}:
+        return None
     s.say("vpp", vpp, *names)
     s.say("schedule", "interleaved_1f1b" if vpp > 1 and pp > 1 else "1f1b")
     if counts is None or len(counts) != pp * vpp:
@@ -81,7 +93,7 @@ def _of_ends(
     return [count // vpp for _ in range(vpp) for count in stages]
 
 
-def read_recompute(s: Settings, chunks: list[list[int]] | None, layers: int | None) -> None:
+def read_recompute(s: Settings, chunks: list[list[int]] | None) -> None:
     kind, method = s.get("recompute_granularity"), s.get("recompute_method")
     modules, number = s.get("recompute_modules"), s.number("recompute_num_layers")
     of_stages = s.get("recompute_num_layers_of_stages")
@@ -91,7 +103,7 @@ def read_recompute(s: Settings, chunks: list[list[int]] | None, layers: int | No
     if kind not in (None, "selective", "full"):
         s.fail("recompute_granularity", "selective or full is expected")
         return
-    s.say("recompute", kind or "none", *names)
+    s.say("recompute", kind or "none", *names, after=(names[0], names[3]))
     if kind == "selective":
         named = modules if isinstance(modules, list) else [modules] if modules else ["core_attn"]
         s.say("recompute_modules", [str(module) for module in named], "recompute_modules")
@@ -100,11 +112,10 @@ def read_recompute(s: Settings, chunks: list[list[int]] | None, layers: int | No
     if method == "uniform" or method is None:
         s.say("recompute_interval", number or 1, *names)
         return
-    stages = chunks or ([[layers]] if layers else None)
-    told = [whole_number(one) for one in of_stages] if isinstance(of_stages, list) else [number] * len(stages or ())
+    told = [whole_number(one) for one in of_stages] if isinstance(of_stages, list) else [number] * len(chunks or ())
     known = [count for count in told if count is not None and count >= 0]
-    if stages is None or not len(known) == len(told) == len(stages):
+    if chunks is None or not len(known) == len(told) == len(chunks):
         s.fail("recompute_num_layers", "how many layers of each stage run again can't be told without their layers")
         return
-    again = [sum(min(count, of) for of in device) for count, device in zip(known, stages, strict=True)]
+    again = [sum(min(count, of) for of in device) for count, device in zip(known, chunks, strict=True)]
     s.say("recomputed_layers_per_stage", again, *names, "recompute_num_layers_of_stages")

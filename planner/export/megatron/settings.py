@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ class Settings:
         values: setting -> value: whole numbers, factors, words, truth values or lists of them.
         shown: setting -> the words of the configuration that say it, for people.
         read: settings that somebody looked at.
+        unknown: settings that are given with a value that nobody can tell; nothing is said of what follows from them.
     """
 
     values: Mapping[str, Any]
@@ -26,6 +27,7 @@ class Settings:
     unread: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     read: set[str] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
 
     def get(self, name: str, default: Any = None) -> Any:
         self.read.add(name)
@@ -46,8 +48,14 @@ class Settings:
         self.fail(name, "a whole number is expected")
         return default
 
-    def say(self, field_name: str, value: Any, *names: str) -> None:
-        """A field of the plan and the settings that say so; without any of them it is what silence means."""
+    def say(self, field_name: str, value: Any, *names: str, after: Collection[str] | None = None) -> None:
+        """A field of the plan and the settings that say so; without any of them it is what silence means.
+
+        Args:
+            after: settings that it follows from, where those aren't ``names``; one unknown, and it isn't said.
+        """
+        if self.unknown & set(names if after is None else after):
+            return
         self.plan[field_name] = value
         shown = [self.shown[name] for name in names if name in self.shown]
         if shown:

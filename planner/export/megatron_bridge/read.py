@@ -87,10 +87,12 @@ def _settings(found: dict[str, Any]) -> Settings:
     values: dict[str, Any] = {}
     shown: dict[str, str] = {}
     unread: dict[str, str] = {}
+    unknown: set[str] = set()
     for key, value in found.items():
         said = f"{key}={value}"
         if isinstance(value, str) and "$" in value:
             unread[said] = "what the variable holds is not in the text"
+            unknown.add(key.rpartition(".")[2].replace("sequence_length", "seq_length"))
         elif key == "mixed_precision":
             named = _PRECISION_OF.get(str(value).replace("-", "_"))
             if named is None:
@@ -102,7 +104,7 @@ def _settings(found: dict[str, Any]) -> Settings:
         elif "." in key:
             name = key.rpartition(".")[2].replace("sequence_length", "seq_length")
             values[name], shown[name] = value, said
-    return Settings(values=values, shown=shown, unread=unread)
+    return Settings(values=values, shown=shown, unread=unread, unknown=unknown)
 
 
 def _has(found: dict[str, Any], part: str) -> bool:

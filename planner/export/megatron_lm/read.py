@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from costmodel.errors import InvalidInput
 from costmodel.spec.model import ModelSpec
-from costmodel.spec.native import arguments_of, native_model
+from costmodel.spec.native import native_model, script_of
+from costmodel.spec.native.megatron_shell import Script
 from planner.export.megatron.reading import read_plan
 from planner.export.megatron.settings import Settings
 from planner.export.megatron_lm.flags import NAMES, SWITCHES
@@ -21,6 +23,7 @@ _OF_SWITCHES = {flag: (name, when) for name, (flag, when) in SWITCHES.items()} |
     "grad-reduce-in-bf16": ("grad_reduce_in_fp32", False),
 }
 _LISTS = {"cp-comm-type", "hierarchical-context-parallel-sizes", "recompute-modules"}
+_SIZES = ("micro-batch-size", "global-batch-size", "seq-length")
 _NODES, _PROCESSES = "nnodes", "nproc-per-node"
 # What speaks of how a step is run; what of it no reader looks at is told.
 _BEARING = re.compile(
@@ -41,9 +44,10 @@ def read(text: str) -> Read:
         InvalidInput: there are no arguments in the text, or its quotes don't match.
     """
     try:
-        found = arguments_of(text, "the text")
+        script = script_of(text, "the text")
     except InvalidInput as error:
         raise InvalidInput("from", error.value, error.expected) from None
+    found = script.arguments
     arguments = {name.lstrip("-").replace("_", "-"): value for name, value in found.items()}
     settings = settings_of(arguments)
     layers = settings.number("num_layers")
@@ -53,7 +57,8 @@ def read(text: str) -> Read:
     _note_overlap(settings, arguments)
     model, why = _model(found, layers)
     ignored = _left_over(settings, arguments)
-    notes = [*settings.notes, *([why] if why else [])]
+    defaulted = _defaulted(script.defaults, settings.plan)
+    notes = [*settings.notes, *_notes_on_defaults(script), *([why] if why else [])]
     return Read(
         plan=settings.plan,
         meanings=settings.meanings,
@@ -61,22 +66,49 @@ def read(text: str) -> Read:
         unread=settings.unread,
         ignored=ignored,
         notes=tuple(notes),
+        defaulted=defaulted,
     )
+
+
+def _defaulted(defaults: Mapping[str, tuple[str, ...]], plan: Mapping[str, Any]) -> tuple[str, ...]:
+    """Fields whose flags stand on a variable's default."""
+    flags = {name.lstrip("-").replace("_", "-") for name in defaults}
+    fields = {
+        "devices_used": (_NODES, _PROCESSES),
+        "global_batch_size": ("global-batch-size",),
+        "seq_len": ("seq-length",),
+    }
+    return tuple(name for name, of in fields.items() if name in plan and flags & set(of))
+
+
+def _notes_on_defaults(script: Script) -> list[str]:
+    return [
+        f"{flag} {script.arguments[flag]} is what the default of {', '.join(names)} makes of it"
+        for flag, names in script.defaults.items()
+        if _bears(plain := flag.lstrip("-").replace("_", "-")) or plain in (_NODES, _PROCESSES, *_SIZES)
+    ]
 
 
 def settings_of(arguments: dict[str, str | bool]) -> Settings:
     values: dict[str, Any] = {}
     shown: dict[str, str] = {}
     unread: dict[str, str] = {}
+    unknown: set[str] = set()
     for flag, value in arguments.items():
         said = f"--{flag}" if value is True else f"--{flag} {value}"
         if isinstance(value, str) and "$" in value and _bears(flag):
             unread[said] = "what the variable holds is not in the text"
+            unknown.add(_setting_of(flag)[0])
             continue
-        name, switch = _OF_SWITCHES.get(flag, (_SETTINGS.get(flag, flag.replace("-", "_")), True))
+        name, switch = _setting_of(flag)
         values[name] = switch if value is True else _typed(flag, str(value))
         shown[name] = said
-    return Settings(values=values, shown=shown, unread=unread)
+    return Settings(values=values, shown=shown, unread=unread, unknown=unknown)
+
+
+def _setting_of(flag: str) -> tuple[str, bool]:
+    """The setting of a flag without its dashes in front, and what the bare flag makes of it."""
+    return _OF_SWITCHES.get(flag, (_SETTINGS.get(flag, flag.replace("-", "_")), True))
 
 
 def _typed(flag: str, value: str) -> Any:
@@ -89,7 +121,10 @@ def _typed(flag: str, value: str) -> Any:
 
 def _read_devices(settings: Settings, arguments: dict[str, str | bool]) -> None:
     """Processes that torchrun starts; where that isn't said, the flags of the question say how many there are."""
-    nodes, processes = (whole_number(arguments.get(name)) for name in (_NODES, _PROCESSES))
+    # The launcher's last value has the program's name behind it.
+    nodes, processes = (
+        whole_number(next(iter(str(arguments.get(name, "")).split()), None)) for name in (_NODES, _PROCESSES)
+    )
     if nodes and processes and min(nodes, processes) > 0:
         names = [name.replace("-", "_") for name in (_NODES, _PROCESSES)]
         settings.say("devices_used", nodes * processes, *names)
@@ -117,7 +152,7 @@ def _left_over(settings: Settings, arguments: dict[str, str | bool]) -> tuple[st
     known = words().words
     ignored: list[str] = []
     for flag in arguments:
-        name = _OF_SWITCHES.get(flag, (_SETTINGS.get(flag, flag.replace("-", "_")), True))[0]
+        name = _setting_of(flag)[0]
         if name in settings.read or flag in known or flag in (_NODES, _PROCESSES):
             continue
         if _bears(flag) and name in settings.shown:

@@ -83,11 +83,13 @@ def _settings(found: dict[str, Any]) -> Settings:
     values: dict[str, Any] = {}
     shown: dict[str, str] = {}
     unread: dict[str, str] = {}
+    unknown: set[str] = set()
     # Callbacks are set up last, over what the configuration has.
     for key, value in sorted(found.items(), key=lambda item: item[0] == CALLBACKS):
         said, name, more = f"{key}={value}", key.rpartition(".")[2], {}
         if isinstance(value, str) and "$" in value:
             unread[said] = "what the variable holds is not in the text"
+            unknown.add(name)
         elif key == PLUGIN:
             more = _of_precision(str(value))
             if not more:
@@ -108,7 +110,7 @@ def _settings(found: dict[str, Any]) -> Settings:
         shown |= dict.fromkeys(more, said)
     if not {"bf16", "fp16"} & set(values):
         values["bf16"] = True  # as recipes are
-    return Settings(values=values, shown=shown, unread=unread)
+    return Settings(values=values, shown=shown, unread=unread, unknown=unknown)
 
 
 def _of_precision(named: str) -> dict[str, Any]:
