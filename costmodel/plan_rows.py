@@ -8,10 +8,11 @@ from typing import TypeAlias
 from costmodel.recompute_modules import modules_code, modules_of, selective_modules
 from costmodel.scenario import Scenario
 from costmodel.schedules import placement_of
+from costmodel.spec.model import DenseLayers
 from costmodel.spec.options import OPTIONS
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES, Plan
-from costmodel.stages import Layout, layers_per_chunk, stages_of_chunks
-from costmodel.table import StageTable, layer_counts, mesh_size
+from costmodel.stages import Layout, layers_per_chunk, recomputed_of_chunks, stages_of_chunks
+from costmodel.table import StageTable, are_unlike, layer_counts, mesh_size, virtual_stages
 
 Chunks: TypeAlias = tuple[tuple[int, ...], ...]
 """Layers of every chunk, ``chunks[device][chunk]``."""
@@ -72,7 +73,7 @@ def stages_of_plans(scenario: Scenario, plans: Sequence[Plan]) -> StageTable:
     """The stages of several plans, whatever layers they have."""
     _, dense_layers = layer_counts(scenario)
     several = any(recomputes_some(plan) for plan in plans)
-    return StageTable.of(
+    stages = StageTable.of(
         [
             stages_of_chunks(
                 chunks_of_plan(plan),
@@ -83,6 +84,24 @@ def stages_of_plans(scenario: Scenario, plans: Sequence[Plan]) -> StageTable:
             for plan in plans
         ]
     )
+    return stages.with_chunks(_chunks_of_plans(plans, dense_layers, several))
+
+
+def _chunks_of_plans(plans: Sequence[Plan], dense_layers: DenseLayers, several: bool) -> StageTable | None:
+    """The virtual stages of those whose interleaved chunks are unlike; None where there are none."""
+
+    def unlike(plan: Plan) -> Chunks | None:
+        own = plan.layers_per_chunk if plan.schedule == "interleaved_1f1b" else None
+        return own if own and (several or are_unlike(own, dense_layers)) else None
+
+    chunks = [unlike(plan) for plan in plans]
+    if not any(chunks):
+        return None
+    again = [
+        own and [recomputed_of_chunks(*of) for of in zip(own, plan.recomputed_layers_per_stage, strict=True)]
+        for own, plan in zip(chunks, plans, strict=True)
+    ]
+    return virtual_stages(chunks, [dense_layers] * len(plans), again if several else None)
 
 
 def recomputes_some(plan: Plan) -> bool:

@@ -21,6 +21,7 @@ from costmodel.arrays import Ints, Num, num, per_stage
 from costmodel.end_of_step import exposed_exchanges_s, optimizer_s
 from costmodel.expert_overlap import overlapped_share, overlaps_experts, with_expert_overlap
 from costmodel.facts import Facts
+from costmodel.interleaving import unlike_chunks_s
 from costmodel.layers import (
     OFFLOADED,
     QUANTISATION,
@@ -38,7 +39,7 @@ from costmodel.memory import stage_memory
 from costmodel.offload import Offload, host_step_s, onto_hosts, with_offload
 from costmodel.once_a_step import kept_weights_s
 from costmodel.saved import mtp_layers_of_kind
-from costmodel.schedules import waiting_s
+from costmodel.schedules import may_wait, waiting_s
 from costmodel.sharded_layers import hiding_gathers, with_sharded_parameters
 from costmodel.sharding import Sharding
 from costmodel.table import PlanTable, StageTable
@@ -261,6 +262,23 @@ class PlanCosts:
             ends_s=np.broadcast_to(work.ends, shape), work_s=np.broadcast_to(work.work, shape), _work=work
         )
 
+    def unlike_chunks_s(self, chunks: StageTable) -> Num:
+        """Seconds that each step waits because its virtual stages are unlike, at the calibration's level."""
+        nothing = np.zeros((1, 1))
+        again = None if chunks.recomputed_dense is None else nothing
+        whole = StageTable(
+            index=nothing,
+            dense_layers=nothing,
+            moe_layers=nothing,
+            has_embedding=nothing,
+            has_head=nothing,
+            work_share=nothing,
+            recomputed_dense=again,
+            recomputed_moe=again,
+            chunks=chunks,
+        )
+        return self.work(whole).unlike_chunks * self.f.cal.time_level
+
     def device_bytes(self, stages: StageTable) -> Num:
         """Allocated bytes by row and stage, infinite for one whose offloaded tensors do not fit into its hosts."""
         terms, on_hosts = self.memory(stages)
@@ -351,7 +369,8 @@ class _Work:
         self.host = f.cal.fixed_microbatch_s + vpp * f.cal.fixed_chunk_s
         ahead, back = self._stage(self.forward), self._stage(self.backward, self.again)
         self.work = ahead + back + per_stage(self.boundary + self.host)
-        self.waiting = self.waiting_with(self._stages_again_s())
+        self.unlike_chunks = self._unlike_chunks_s()
+        self.waiting = self.waiting_with(self._stages_again_s()) + self.unlike_chunks
         under, under_back = hiding_cost(self.forward, o, backward=False), hiding_cost(self.backward, o, backward=True)
         under_again = None if self.again is None else hiding_cost(self.again, o, backward=True)
         ahead, back = self._stage(under), self._stage(under_back, under_again)
@@ -392,6 +411,21 @@ class _Work:
             weights=weights_s / pp,
         )
 
+    def _unlike_chunks_s(self) -> Num:
+        """Seconds that devices wait because chunks of an interleaved pipeline take unlike times."""
+        chunks, table = self.stages.chunks, self.table
+        if chunks is None:
+            return np.zeros(())
+        pp, vpp = table["pp"], table["vpp"]
+        rows = np.flatnonzero(may_wait(table["schedule"], pp, vpp) & chunks.differ(pp * vpp))
+        found = np.zeros(len(table))
+        if len(rows):
+            around = per_stage(np.broadcast_to((self.boundary + self.host) / (2.0 * num(vpp)), len(table)))
+            ahead, back = self._stage(self.forward, of=chunks), self._stage(self.backward, self.again, of=chunks)
+            both = (ahead + around)[rows], (back + around)[rows]
+            found[rows] = unlike_chunks_s(pp[rows], vpp[rows], table["num_microbatches"][rows], *both)
+        return found
+
     @cached_property
     def _model_s(self) -> tuple[Num, Num, Num]:
         """Seconds of one micro-batch on all stages: forward, backward, and of that what makes weights' gradients."""
@@ -412,9 +446,9 @@ class _Work:
         own = s.is_own * s.work_share
         return self.again_s((own * s.recomputed_dense).sum(axis=-1), (own * s.recomputed_moe).sum(axis=-1))
 
-    def _stage(self, cost: PassCost, again: PassCost | None = None) -> Num:
+    def _stage(self, cost: PassCost, again: PassCost | None = None, of: StageTable | None = None) -> Num:
         """Seconds of one micro-batch on each stage; ``again`` is the pass of layers that run forward again."""
-        dense, moe, stages = per_stage(total(cost.dense)), per_stage(total(cost.moe)), self.stages
+        dense, moe, stages = per_stage(total(cost.dense)), per_stage(total(cost.moe)), of or self.stages
         embedding, head = per_stage(total(cost.embedding)), per_stage(total(cost.head))
         mtp = per_stage(total(cost.mtp)) + head
         predictors = self.mtp_dense * dense + self.mtp_moe * moe + per_stage(self.f.model.mtp_layers) * mtp

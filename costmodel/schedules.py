@@ -25,7 +25,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from costmodel.arrays import Ints, Num
+from costmodel.arrays import Bools, Ints, Num
 from costmodel.spec.plan import SCHEDULES, Schedule
 from costmodel.stages import Placement
 
@@ -74,6 +74,11 @@ def waiting_s(
 def least_waiting(schedule: Ints, pp: Num, vpp: Num) -> Num:
     """No more than what a device waits, in units of F + B; what a split backward pass leaves may be nothing."""
     return np.where(_SPLIT_BACKWARD[schedule], 0.0, (pp - 1.0) / vpp)
+
+
+def may_wait(schedule: Ints, pp: Ints, vpp: Ints) -> Bools:
+    """The plans whose chunks may wait for each other where they are unlike (``costmodel.interleaving``)."""
+    return np.asarray((schedule == CODE["interleaved_1f1b"]) & (pp > 1) & (vpp > 1))
 
 
 def chunks_held(schedule: Ints, vpp: Num) -> Num:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from costmodel.arrays import Bools, Ints, Num, distinct, num, taken
 from costmodel.scenario import Scenario
-from costmodel.schedules import placements
+from costmodel.schedules import may_wait, placements
 from costmodel.spec.model import DenseLayers
 from costmodel.spec.options import OPTION_NAMES, usual_options
 from costmodel.stages import (
@@ -19,6 +19,7 @@ from costmodel.stages import (
     Placement,
     StageKind,
     chunks_by_cost,
+    layers_per_chunk,
     representative_stages,
     representatives,
     stage_kinds,
@@ -107,6 +108,9 @@ class StageTable:
 
     ``recomputed_dense`` and ``recomputed_moe`` say how many of a stage's layers run their forward pass again; None, for
     all rows at once, where a row's policy says it of all its layers. Rows that say it have all their stages.
+
+    ``chunks`` are the virtual stages of interleaved pipelines, each as if it were a device, in the order in which a
+    micro-batch meets them; of other rows they say nothing. None where no row needs them, or where a bound will do.
     """
 
     index: Num
@@ -117,6 +121,7 @@ class StageTable:
     work_share: Num
     recomputed_dense: Num | None = None
     recomputed_moe: Num | None = None
+    chunks: StageTable | None = None
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[StageKind]]) -> StageTable:
@@ -151,6 +156,7 @@ class StageTable:
             work_share=self.work_share[rows],
             recomputed_dense=None if self.recomputed_dense is None else self.recomputed_dense[rows],
             recomputed_moe=None if self.recomputed_moe is None else self.recomputed_moe[rows],
+            chunks=None if self.chunks is None else self.chunks.take(rows),
         )
 
     @property
@@ -158,6 +164,74 @@ class StageTable:
         """1 for a stage of its row, 0 for what only pads it."""
         place = np.arange(self.index.shape[-1])
         return num((self.index > 0) | (place == 0))
+
+    def differ(self, count: Ints) -> Bools:
+        """The rows of whose first ``count`` stages some have other layers than the first, or run others again."""
+        columns = (self.dense_layers, self.moe_layers, self.recomputed_dense, self.recomputed_moe)
+        own = np.arange(self.index.shape[-1]) < count[:, np.newaxis]
+        found = np.zeros(own.shape, dtype=np.bool_)
+        for column in columns:
+            if column is not None:
+                found |= own & (column != column[:, :1])
+        return np.asarray(found.any(axis=-1))
+
+    def with_chunks(self, chunks: StageTable | None) -> StageTable:
+        """The same with its rows' virtual stages."""
+        return replace(self, chunks=chunks)
+
+
+def virtual_stages(
+    chunks: Sequence[Sequence[Sequence[int]] | None],
+    dense_layers: Sequence[DenseLayers],
+    again: Sequence[Sequence[Sequence[int]] | None] | None = None,
+) -> StageTable:
+    """The virtual stages of pipelines in a loop, by row; one without layers for a row of which none are wanted.
+
+    Args:
+        chunks: layers, ``chunks[row][device][chunk]``.
+        dense_layers: those of each row's model.
+        again: of the same layers those that run their forward pass again; None where the policies say it.
+    """
+    counts = [1 if own is None else len(own) * len(own[0]) for own in chunks]
+    shape = (len(chunks), max(counts, default=1))
+    dense, moe, dense_again, moe_again, head = (np.zeros(shape) for _ in range(5))
+    for row, own in enumerate(chunks):
+        if own is None:
+            continue
+        layers, place = np.array(own).T.ravel(), slice(0, counts[row])
+        start = np.cumsum(layers) - layers
+        dense[row, place] = _dense_among(dense_layers[row], start, layers)
+        moe[row, place] = layers - dense[row, place]
+        head[row, counts[row] - 1] = 1.0
+        running = None if again is None else again[row]
+        if running is not None:
+            those = np.array(running).T.ravel()
+            dense_again[row, place] = _dense_among(dense_layers[row], start, those)
+            moe_again[row, place] = those - dense_again[row, place]
+    index = np.broadcast_to(num(np.arange(shape[1])), shape)
+    return StageTable(
+        index=index,
+        dense_layers=dense,
+        moe_layers=moe,
+        has_embedding=num(index == 0.0),
+        has_head=head,
+        work_share=np.ones(shape),
+        recomputed_dense=None if again is None else dense_again,
+        recomputed_moe=None if again is None else moe_again,
+    )
+
+
+def are_unlike(chunks: Sequence[Sequence[int]], dense_layers: DenseLayers) -> bool:
+    """Whether some chunks may have other layers than others."""
+    mixed = dense_layers not in (0, sum(map(sum, chunks)))
+    return mixed or len({count for device in chunks for count in device}) > 1
+
+
+def _dense_among(dense_layers: DenseLayers, start: Ints, count: Ints) -> Ints:
+    """Dense layers among ``count`` layers from each ``start`` on."""
+    if isinstance(dense_layers, int):
+        return np.asarray(np.minimum(start + count, dense_layers) - np.minimum(start, dense_layers))
+    return np.asarray(np.searchsorted(dense_layers, start + count) - np.searchsorted(dense_layers, start))
 
 
 def layer_counts(scenario: Scenario) -> tuple[int, DenseLayers]:
@@ -190,13 +264,18 @@ def _costs(scenario: Scenario) -> tuple[int, int] | None:
     return layer * model.hidden_size, model.vocab_size * model.hidden_size
 
 
-def stage_table(scenario: Scenario, table: PlanTable, *, every_stage: bool = False) -> StageTable:
+def stage_table(scenario: Scenario, table: PlanTable, *, every_stage: bool = False, chunks: bool = True) -> StageTable:
     """The stages of each plan: those that can be the worst, or all of them.
+
+    Args:
+        chunks: with virtual stages, by which chunks of an interleaved pipeline wait for each other; without, step times
+            are bounds from below.
 
     Raises:
         ValueError: when a row's layout needs a negative number of layers (such rows never leave the search space).
     """
-    return _stage_table(lambda row: scenario, table, [], stage_kinds if every_stage else representative_stages)
+    describe = stage_kinds if every_stage else representative_stages
+    return _stage_table(lambda row: scenario, table, [], describe, chunks=chunks)
 
 
 _Describe: TypeAlias = Callable[..., tuple[StageKind, ...] | None]
@@ -209,6 +288,7 @@ def _stage_table(
     describe: _Describe,
     *,
     laid_out_by_cost: bool = False,
+    chunks: bool = True,
 ) -> StageTable:
     """The stages of every row, described once for rows that agree in pp, vpp, layout, placement and ``more_keys``."""
     placement = placements(table["schedule"])
@@ -224,7 +304,26 @@ def _stage_table(
             kinds.append(representatives(stages_of_chunks(chunks_by_cost(layers, pp, *costs), dense)))
             continue
         kinds.append(_stages_of(scenario, pp, vpp, Layout(layout), Placement(placed), describe))
-    return StageTable.of(kinds).take(inverse)
+    stages = StageTable.of(kinds)
+    if chunks:
+        stages = stages.with_chunks(_chunks_of_recipes(scenario_of, table, first))
+    return stages.take(inverse)
+
+
+def _chunks_of_recipes(scenario_of: Callable[[int], Scenario], table: PlanTable, rows: Ints) -> StageTable | None:
+    """The virtual stages of interleaved rows that are laid out by recipe; None where all have chunks alike."""
+    counts = [layer_counts(scenario_of(row)) for row in rows.tolist()]
+    shapes = zip(*(table[axis][rows].tolist() for axis in ("pp", "vpp", "layout")), strict=True)
+    waits = may_wait(table["schedule"][rows], table["pp"][rows], table["vpp"][rows])
+    chunks = [
+        layers_per_chunk(layers, pp, vpp, Layout(layout)) if own else None
+        for (layers, _), (pp, vpp, layout), own in zip(counts, shapes, waits.tolist(), strict=True)
+    ]
+    chunks = [
+        own if own is not None and are_unlike(own, dense) else None
+        for own, (_, dense) in zip(chunks, counts, strict=True)
+    ]
+    return virtual_stages(chunks, [dense for _, dense in counts]) if any(chunks) else None
 
 
 def _stages_of(

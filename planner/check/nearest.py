@@ -27,7 +27,7 @@ from costmodel.schedules import placement_of, placements
 from costmodel.spec.options import BY_NAME, CHOICE_NAMES, MODULES, OPTION_NAMES
 from costmodel.spec.plan import SCHEDULES, Plan
 from costmodel.stages import Placement, stages_of_chunks
-from costmodel.table import AXES, PlanTable, StageTable, layer_counts, stage_table
+from costmodel.table import AXES, PlanTable, StageTable, layer_counts, stage_table, virtual_stages
 from costmodel.usual_options import usual_codes
 from planner.check.distance import OWN_LAYERS, Reference, distances, steps_of
 from planner.search.bounds import memory_bounds
@@ -210,6 +210,7 @@ class NearestSearch:
             if self.own_layers is not None and own[at[0]]:
                 _, dense_layers = layer_counts(request.scenario)
                 kept = StageTable.of([stages_of_chunks(self.own_layers, dense_layers, self._placement)])
+                kept = kept.with_chunks(virtual_stages([self.own_layers], [dense_layers]))
                 stages = kept.take(np.zeros(len(at), dtype=np.int64))
             else:
                 stages = stage_table(request.scenario, some)

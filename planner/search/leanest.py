@@ -102,7 +102,7 @@ def _least_per_mesh(
 ) -> LeanestPlans:
     legal = np.flatnonzero(legal_mask(request.scenario, table))
     table, mesh = table.take(legal), mesh[legal]
-    priced = predict_needs(f, table, stage_table(request.scenario, table))
+    priced = predict_needs(f, table, stage_table(request.scenario, table, chunks=False))
     lacks = priced.lack(f, usable)
     order = np.lexsort((priced.peak_bytes, lacks, mesh))
     which, first = np.unique(mesh[order], return_index=True)

@@ -224,7 +224,8 @@ class Search:
             late = self._late() and (number >= _ROUNDS_AT_LEAST or len(self.found) > 0)
             if enough or late:
                 return True
-            self.found.price(expand(self.request, {axis: column[some] for axis, column in rows.items()})[0])
+            table, _ = expand(self.request, {axis: column[some] for axis, column in rows.items()})
+            self.found.price(table, late=self._late)
         return False
 
     def _lay_out_all(self, meshes: Columns, relaxation: Relaxation) -> bool:
@@ -313,7 +314,9 @@ class Search:
             table = table.take(np.array([tuple(row) in wanted for row in decided], dtype=np.bool_))
             size = _PLANS_AT_ONCE_OF_MANY if k > _LONG_LIST else _PLANS_AT_ONCE
             for start in range(0, len(table), size):
-                self.found.price(table.take(slice(start, start + size)), k, self._late)
+                self.found.price(table.take(slice(start, start + size)), k, self._late, settle=False)
                 if self._late():
-                    return False
+                    break
+            self.found.settle(self._late)
+            return not self._late()
         return True

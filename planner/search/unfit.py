@@ -88,7 +88,7 @@ def _fit(request: SearchRequest, f: Facts, table: PlanTable, mesh: Ints, count: 
     """Whether some plan of a table is legal and fits, by mesh."""
     legal = np.flatnonzero(legal_mask(request.scenario, table))
     some = table.take(legal)
-    fitting = predict_needs(f, some, stage_table(request.scenario, some)).lack(f, usable) <= 0.0
+    fitting = predict_needs(f, some, stage_table(request.scenario, some, chunks=False)).lack(f, usable) <= 0.0
     found = np.zeros(count, dtype=np.bool_)
     found[mesh[legal[fitting]]] = True
     return found

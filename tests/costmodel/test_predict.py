@@ -18,8 +18,8 @@ from costmodel.plan_rows import encode, plan_of
 from costmodel.predict import PredictionTable, StagePrediction, predict, predict_stages
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import Plan
-from costmodel.stages import Layout, stage_kinds
-from costmodel.table import AXES, BASE_AXES, PlanTable, StageTable, layer_counts, stage_table
+from costmodel.stages import Layout, layers_per_chunk, stage_kinds
+from costmodel.table import AXES, BASE_AXES, PlanTable, StageTable, layer_counts, stage_table, virtual_stages
 from costmodel.term_outputs import TERMS, evaluate_terms
 from costmodel.terms.attention import ATTENTION
 from costmodel.terms.communication import TENSOR_PARALLEL
@@ -135,15 +135,17 @@ def test_columns_of_scenarios_agree_with_each_scenario_alone() -> None:
 
     facts = Facts.columns([scenario for scenario, _ in cases])
     table = PlanTable.concatenate([row for _, row in cases])
-    stages = []
+    shapes, chunks = [], []
     for scenario, row in cases:
-        shape = stage_kinds(
-            *layer_counts(scenario), int(row["pp"][0]), int(row["vpp"][0]), Layout(int(row["layout"][0]))
-        )
+        pipeline = int(row["pp"][0]), int(row["vpp"][0]), Layout(int(row["layout"][0]))
+        shape = stage_kinds(*layer_counts(scenario), *pipeline)
         assert shape is not None
-        stages.append(shape)
-    together = predict_stages(facts, table, StageTable.of(stages))
-    ranked = predict(facts, table, StageTable.of(stages))
+        shapes.append(shape)
+        chunks.append(layers_per_chunk(scenario.model.num_layers, *pipeline))
+    virtual = virtual_stages(chunks, [scenario.model.dense_layers for scenario, _ in cases])
+    stages = StageTable.of(shapes).with_chunks(virtual)
+    together = predict_stages(facts, table, stages)
+    ranked = predict(facts, table, stages)
     np.testing.assert_array_equal(ranked.step_time_s, together.step_time_s)
 
     for index, (scenario, row) in enumerate(cases):

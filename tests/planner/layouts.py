@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +15,12 @@ from costmodel.facts import Facts
 from costmodel.predict import predict
 from costmodel.scenario import Scenario
 from costmodel.schedules import placement_of
-from costmodel.spec.model import ModelSpec
+from costmodel.spec.model import DenseLayers, ModelSpec
 from costmodel.spec.plan import SCHEDULES
-from costmodel.stages import stages_of_chunks
-from costmodel.table import PlanTable, StageTable
+from costmodel.stages import recomputed_of_chunks, stages_of_chunks
+from costmodel.table import PlanTable, StageTable, stage_table, virtual_stages
+from planner.search.layouts.arrange import Arrangement
+from planner.search.layouts.columns import ways_of
 
 Chunks = tuple[tuple[int, ...], ...]
 
@@ -58,10 +61,27 @@ def every_number(chunks: Chunks) -> Iterator[tuple[int, ...]]:
     yield from product(*each)
 
 
+def dense_way(chunks: Chunks, dense_layers: DenseLayers) -> tuple[int, ...]:
+    """What orders the ways in which leading dense layers lie on devices: all on the first come first."""
+    if not isinstance(dense_layers, int) or dense_layers in (0, sum(map(sum, chunks))) or len(chunks[0]) == 1:
+        return ()
+    left, found = dense_layers, list[int]()
+    for own in chunks:
+        found.append(min(left, own[0]))
+        left -= found[-1]
+    while found[-1] == 0:
+        found.pop()
+    return (int(found[0] == 0), *found[found[0] == 0 : -1])
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layouts:
-    """All layouts of one plan with their prices."""
+    """All layouts of one plan with their prices as if no chunk waited for another."""
 
+    scenario: Scenario
+    facts: Facts
+    row: dict[str, int]
+    dense_layers: DenseLayers
     chunks: list[Chunks]
     recomputed: list[tuple[int, ...]]
     step_time_s: Num
@@ -81,13 +101,67 @@ class Layouts:
         dense = scenario.model.dense_layers
         stages = StageTable.of([stages_of_chunks(chunks, dense, placement, again) for chunks, again in found])
         table = PlanTable.of_rows([row]).take(np.zeros(len(found), dtype=np.int64))
-        priced = predict(Facts.of(scenario), table, stages)
+        facts = Facts.of(scenario)
+        priced = predict(facts, table, stages)
         return cls(
+            scenario=scenario,
+            facts=facts,
+            row=row,
+            dense_layers=dense,
             chunks=[chunks for chunks, _ in found],
             recomputed=[again for _, again in found],
             step_time_s=priced.step_time_s,
             peak_bytes=priced.peak_bytes,
         )
+
+    def chosen(self, usable: float) -> int | None:
+        """The place of the layout that a search takes: by time, where leading dense layers lie, recompute, headroom.
+
+        Of several chunks whose layers nothing else tells apart, the one closest to even with lighter ends.
+        """
+        fits = np.flatnonzero(self.peak_bytes <= usable)
+        if not len(fits):
+            return None
+        quickest = self.step_time_s[fits].min()
+
+        def order(place: int) -> tuple[Any, ...]:
+            totals, last = list(map(sum, self.chunks[place])), len(self.chunks[place]) - 1
+            turn = [last + 1 if device == last else last if device == 0 else device - 1 for device in range(last + 1)]
+            return (
+                dense_way(self.chunks[place], self.dense_layers),
+                sum(self.recomputed[place]),
+                round(float(np.log(self.peak_bytes[place])), 9),
+                sum(total**2 for total in totals),
+                sum(total * later for total, later in zip(totals, turn, strict=True)),
+            )
+
+        return min((at for at in fits.tolist() if self.step_time_s[at] <= quickest * (1.0 + 1e-9)), key=order)
+
+    def interleaved(self, place: int) -> float:
+        """Step time of a layout with its chunks in whichever of the ways that are tried waits least."""
+        layout = Arrangement(chunks=self.chunks[place], recomputed=self.recomputed[place])
+        ways, dense = ways_of(layout, self.dense_layers), self.dense_layers
+        assert ways[0] == layout.chunks
+        again = [[recomputed_of_chunks(*of) for of in zip(way, layout.recomputed, strict=True)] for way in ways]
+        stages = StageTable.of([stages_of_chunks(way, dense, recomputed=layout.recomputed) for way in ways])
+        stages = stages.with_chunks(virtual_stages(ways, [dense] * len(ways), again))
+        table = PlanTable.of_rows([self.row]).take(np.zeros(len(ways), dtype=np.int64))
+        return float(predict(self.facts, table, stages).step_time_s.min())
+
+    def least(self, usable: float, recipes: Sequence[Mapping[str, int]]) -> float | None:
+        """Step time of an interleaved plan's best layout that fits: its own, or a recipe's; None where none does.
+
+        Args:
+            recipes: rows that differ from the plan in their layout alone, and are legal.
+        """
+        place, found = self.chosen(usable), list[float]()
+        if place is not None:
+            found.append(self.interleaved(place))
+        if recipes:
+            table = PlanTable.of_rows(recipes)
+            priced = predict(self.facts, table, stage_table(self.scenario, table))
+            found += priced.step_time_s[priced.device_bytes(self.facts) <= usable].tolist()
+        return min(found, default=None)
 
     def best(self, usable: float) -> tuple[float, int, float] | None:
         """(step time, layers that run again, peak) of the best that fits: by time, then recompute, then headroom."""

@@ -23,9 +23,9 @@ from costmodel.schedules import placement_of
 from costmodel.spec.options import BY_NAME
 from costmodel.spec.plan import CP_COMM_TYPES, RECOMPUTES, SCHEDULES
 from costmodel.stages import Layout, Placement, layers_per_chunk, stages_of_chunks
-from costmodel.table import PlanTable, StageTable
+from costmodel.table import PlanTable, StageTable, mesh_size, virtual_stages
 from planner.search.request import SearchRequest
-from tests.planner.layouts import every_number, every_split, model_of
+from tests.planner.layouts import Layouts, every_number, every_split, model_of
 from tests.planner.test_search import FAMILY, Row, inner_of, meshes_of
 from tests.scenarios import scenario_of
 from tests.searches import request_of
@@ -108,21 +108,32 @@ class Space:
     peak_bytes: Num
     devices_used: Num
     families: list[tuple[int, ...]]
+    interleaved: list[tuple[Layouts, list[Row]]]
 
     @property
     def least_bytes(self) -> float:
         """What the leanest plan needs."""
-        return float(self.peak_bytes.min())
+        own = [layouts.peak_bytes.min() for layouts, _ in self.interleaved]
+        return float(min([*own, self.peak_bytes.min()]))
 
     def best(self, objective: str, usable: float) -> dict[tuple[int, ...], tuple[float, ...]]:
         """Family -> (objective, devices) of its best plan that fits, best first."""
         found: dict[tuple[int, ...], tuple[float, ...]] = {}
-        for place in np.flatnonzero(self.peak_bytes <= usable).tolist():
-            seconds, used = float(self.step_time_s[place]), int(self.devices_used[place])
+
+        def order(seconds: float, used: int) -> tuple[float, ...]:
             cost = PRICE * used * seconds / 3600.0
-            key = {"step_time": (seconds, used), "cost": (cost, used), "fewest_devices": (used, seconds)}[objective]
+            return {"step_time": (seconds, used), "cost": (cost, used), "fewest_devices": (used, seconds)}[objective]
+
+        for place in np.flatnonzero(self.peak_bytes <= usable).tolist():
+            key = order(float(self.step_time_s[place]), int(self.devices_used[place]))
             family = self.families[place]
             found[family] = min(found.get(family, key), key)
+        for layouts, recipes in self.interleaved:
+            step = layouts.least(usable, recipes)
+            if step is not None:
+                family = tuple(layouts.row[axis] for axis in FAMILY)
+                key = order(step, int(mesh_size(layouts.row)))
+                found[family] = min(found.get(family, key), key)
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
@@ -145,19 +156,34 @@ def space_of(asked: Problem) -> Space:
         if wanted(row) and row["recompute"] in policies
     ]
     by_shape: dict[tuple[Any, ...], list[Row]] = {}
+    interleaved: list[Row] = []
+    recipes: dict[tuple[int, ...], list[Row]] = {}
+    for row, lawful in zip(rows, _lawful(scenario, rows), strict=True):
+        if lawful and _waits(row) and _lays_freely(scenario, row):
+            recipes.setdefault(_but_layout(row), []).append(row)
     for row, lawful in zip(rows, _lawful(scenario, rows, "layout"), strict=True):
         if lawful:
             free = _lays_freely(scenario, row)
             again = _recomputes_partly(scenario, row, policies) and (free or row["pp"] == 1)
             shape = (row["pp"], row["vpp"], row["schedule"], row["recompute"], free, again, free or row["layout"])
-            if not free or row["layout"] == Layout.EVEN:
+            if free and _waits(row):
+                interleaved += [row] if row["layout"] == Layout.EVEN else []
+            elif not free or row["layout"] == Layout.EVEN:
                 by_shape.setdefault(shape, []).append(row)
     facts, parts = Facts.of(scenario), list[tuple[PlanTable, Num, Num]]()
     for some in by_shape.values():
         parts += _priced(facts, scenario, some, policies)
+    own = [
+        (
+            Layouts.of(scenario, row, partly=_recomputes_partly(scenario, row, policies)),
+            recipes.get(_but_layout(row), []),
+        )
+        for row in interleaved
+    ]
+    own = [(layouts, of) for layouts, of in own if layouts.chunks]
     if not parts:
         nothing = np.zeros(0)
-        return Space(step_time_s=nothing, peak_bytes=nothing, devices_used=nothing, families=[])
+        return Space(step_time_s=nothing, peak_bytes=nothing, devices_used=nothing, families=[], interleaved=own)
     tables = [table for table, _, _ in parts]
     columns = [np.concatenate([table[axis] for table in tables]).tolist() for axis in FAMILY]
     return Space(
@@ -165,7 +191,17 @@ def space_of(asked: Problem) -> Space:
         peak_bytes=np.concatenate([peak for _, _, peak in parts]),
         devices_used=np.concatenate([table.devices_used for table in tables]),
         families=list(zip(*columns, strict=True)),
+        interleaved=own,
     )
+
+
+def _waits(row: Row) -> bool:
+    """Whether chunks of a plan may wait for each other: its layout then is one that is chosen, not the best of all."""
+    return row["vpp"] > 1 and SCHEDULES[row["schedule"]] == "interleaved_1f1b"
+
+
+def _but_layout(row: Row) -> tuple[int, ...]:
+    return tuple(row[axis] for axis in sorted(row) if axis != "layout")
 
 
 def _inner(scenario: Scenario, mesh: Row) -> Iterator[Row]:
@@ -237,5 +273,8 @@ def _priced(
         return
     of_row, of_layout = (index.ravel() for index in np.indices((len(rows), len(kinds))))
     table = PlanTable.of_rows(rows).take(of_row)
-    prices = predict(facts, table, StageTable.of(kinds).take(of_layout))
+    stages = StageTable.of(kinds)
+    if _waits(row) and not again:
+        stages = stages.with_chunks(virtual_stages(splits, [scenario.model.dense_layers] * len(splits)))
+    prices = predict(facts, table, stages.take(of_layout))
     yield table, prices.step_time_s, prices.device_bytes(facts)

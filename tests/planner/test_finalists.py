@@ -15,11 +15,25 @@ from planner.search.solve import Search
 from tests.scenarios import scenario_of
 from tests.searches import request_of
 
-# (framework, question, pins). Interleaved pipelines with chunks of unlike sizes are not among them: there the closed
-# form is up to a seventh below (docs/cost-model/pipeline.md).
+# (framework, question, pins).
 SEARCHES: dict[str, tuple[str, tuple[Any, ...], tuple[str, ...]]] = {
     "llama-3-as-trained": ("megatron-core", ("llama-3.1-405b", "dgx-h100", 16384, 2048, 8192), ("tp=8", "pp=16")),
     "long-pipelines": ("megatron-core", ("llama-3.1-405b", "dgx-h100", 1024, 512, 8192), ("vpp=1", "tp=8")),
+    "chunks-of-two-and-one": ("megatron-core", ("llama-3.1-70b", "dgx-a100-80gb", 256, 256, 4096), ("pp=4", "vpp=15")),
+    "any-chunks": ("megatron-core", ("llama-3.1-70b", "dgx-h100", 128, 128, 8192), ("vpp=2..",)),
+    "heavy-head": ("megatron-core", ("llama-3.1-8b", "dgx-h100", 32, 64, 8192), ("pp=4", "vpp=7")),
+    "long-interleaved": (
+        "megatron-core",
+        ("llama-3.1-405b", "dgx-h100", 1024, 512, 8192),
+        ("tp=4..8", "pp=16", "vpp=5,7"),
+    ),
+    "dense-chunk-first": ("megatron-core", ("deepseek-v2-lite", "dgx-h100", 16, 32, 4096), ("pp=4", "vpp=6")),
+    "two-kinds-of-chunks": (
+        "megatron-core",
+        ("deepseek-v3", "h800-8x400g", 2048, 15360, 4096),
+        ("tp=1..2", "pp=16", "ep=64", "vpp=2"),
+    ),
+    "experts-in-chunks": ("megatron-core", ("qwen3-30b-a3b", "dgx-h100", 16, 16, 4096), ("pp=4", "mbs=1", "vpp=11")),
     "even-chunks": ("megatron-core", ("llama-3.1-70b", "dgx-a100-80gb", 256, 256, 4096), ("pp=4", "vpp=2,4,5,10")),
     "odd-depths": ("megatron-core", ("llama-3.1-70b", "dgx-h100", 128, 128, 8192), ("pp=5,7,13,16", "vpp=1")),
     "odd-nodes": ("megatron-core", ("llama-3.1-70b", "dgx-h100", 488, 488, 8192), ("pp=2..", "vpp=1")),

@@ -73,11 +73,11 @@ def test_no_layout_is_better(kind: str, layers: int, pp: int, vpp: int, recomput
 
 
 def laid_out(request: SearchRequest, row: dict[str, int], step: np.ndarray, usable: float) -> tuple[int, float, Any]:
-    """(layers that run again, peak, plan) of the layout that is chosen, priced as any plan is."""
+    """(layers that run again, peak, plan) of the layout that is chosen, priced as if no chunk waited for another."""
     scenario, table = request.scenario, PlanTable.of_rows([row])
     (layout,) = arranged(request, Facts.of(scenario), table, step, usable)
     plan = plan_of(scenario, row, layout.chunks, layout.recomputed)
-    priced = predict(Facts.of(scenario), table, stages_of_plan(scenario, plan))
+    priced = predict(Facts.of(scenario), table, stages_of_plan(scenario, plan).with_chunks(None))
     assert priced.step_time_s[0] == pytest.approx(float(step[0]), rel=1e-9)
     return sum(layout.recomputed), float(priced.peak_bytes[0]), plan
 
@@ -126,7 +126,8 @@ def best_plan(scenario: Scenario, row: dict[str, int], usable: float = 1e15) -> 
     request, facts, table = SearchRequest(scenario=scenario), Facts.of(scenario), PlanTable.of_rows([row])
     step = least_step_times(request, facts, table, np.array([np.inf]), usable)
     _, _, plan = laid_out(request, row, step, usable)
-    return float(step[0] / predict(facts, table, stage_table(scenario, table)).step_time_s[0]), plan
+    recipe = predict(facts, table, stage_table(scenario, table, chunks=False))
+    return float(step[0] / recipe.step_time_s[0]), plan
 
 
 @pytest.mark.parametrize(("layers", "pp"), [(61, 16), (46, 16), (94, 16), (127, 16), (31, 8), (17, 16)])

@@ -11,7 +11,7 @@ import pytest
 
 from costmodel.checker import check_plan
 from costmodel.facts import Facts
-from costmodel.rules import rules_for
+from costmodel.rules import legal_mask, rules_for
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import SCHEDULES
 from costmodel.stages import Layout
@@ -41,15 +41,20 @@ class Every:
 
     scenario: Scenario
     plans: list[tuple[Row, Layouts]]
+    recipes: dict[tuple[int, ...], list[Row]]
 
     def best(self, usable: float) -> list[tuple[float, tuple[int, ...]]]:
         """(step time, family) of the best of each family, best first."""
         families: dict[tuple[int, ...], float] = {}
         for row, layouts in self.plans:
-            found = layouts.best(usable)
+            if row["vpp"] > 1:
+                step = layouts.least(usable, self.recipes.get(but_layout(row), []))
+            else:
+                found = layouts.best(usable)
+                step = None if found is None else found[0]
             family = tuple(row[axis] for axis in FAMILY)
-            if found is not None:
-                families[family] = min(found[0], families.get(family, np.inf))
+            if step is not None:
+                families[family] = min(step, families.get(family, np.inf))
         return sorted((step, family) for family, step in families.items())
 
 
@@ -66,16 +71,25 @@ def every(name: str) -> Every:
     scenario = scenario_named(name)
     rules = [rule for rule in rules_for(scenario.framework) if "layout" not in rule.axes]
     plans: list[tuple[Row, Layouts]] = []
+    recipes: dict[tuple[int, ...], list[Row]] = {}
     for mesh in meshes_of(scenario, -(-9 * scenario.devices // 10)):
         if mesh["tp"] > 2 or mesh["cp"] > 1 or mesh["micro_batch_size"] > 2 or mesh["pp"] > scenario.model.num_layers:
             continue
         for row in inner_of(scenario, mesh, ()):
-            if row["layout"] != Layout.EVEN or row["vpp"] > 2 or row["zero_stage"] not in (1, 3):
+            if row["vpp"] > 2 or row["zero_stage"] not in (1, 3):
+                continue
+            if row["vpp"] > 1 and legal_mask(scenario, PlanTable.of_rows([row])).all():
+                recipes.setdefault(but_layout(row), []).append(row)
+            if row["layout"] != Layout.EVEN:
                 continue
             columns = {axis: np.array(value) for axis, value in whole(row).items()}
             if all(bool(np.all(rule.holds(scenario, columns))) for rule in rules):
                 plans.append((row, Layouts.of(scenario, row, partly=row["recompute"] == 2)))
-    return Every(scenario=scenario, plans=plans)
+    return Every(scenario=scenario, plans=plans, recipes=recipes)
+
+
+def but_layout(row: Row) -> tuple[int, ...]:
+    return tuple(row[axis] for axis in sorted(row) if axis != "layout")
 
 
 def whole(row: Row) -> Row:

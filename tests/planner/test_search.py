@@ -164,7 +164,9 @@ class Oracle:
             if not keep(row):
                 continue
             used = devices_of(row)
-            order = (key(float(self.step_time_s[index]), used), used, float(self.peak_bytes[index]))
+            # What differs by rounding alone is equal.
+            seconds = float(f"{self.step_time_s[index]:.12g}")
+            order = (key(seconds, used), used, float(self.peak_bytes[index]))
             family = tuple(row[axis] for axis in FAMILY)
             if family not in families or order < families[family][0]:
                 families[family] = (order, row)
@@ -253,7 +255,7 @@ def assert_same(request: SearchRequest, outcome: Outcome, expected: list[Any]) -
     assert [plan.family for plan in outcome.best] == [family for _, family, _ in wanted]
     for plan, ((key, used, peak), _, _) in zip(outcome.best, wanted, strict=True):
         found = (plan.devices_used, plan.step_time_s) if isinstance(key, tuple) else plan.objective
-        assert found == pytest.approx(key, rel=1e-12)
+        assert found == pytest.approx(key, rel=1e-11)
         assert plan.devices_used == used
         assert plan.peak_bytes == pytest.approx(peak, rel=1e-12)
         assert plan.peak_bytes <= request.scenario.usable_bytes
