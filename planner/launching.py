@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -138,13 +139,19 @@ def check_configuration(asked: CheckQuestion, target: str, source: str) -> Check
     flags = {"devices_used": asked.devices, "global_batch_size": asked.global_batch_size, "seq_len": asked.seq_len}
     said_again = {name for name in read.defaulted if flags[name] is not None}
     plan = {name: value for name, value in read.plan.items() if name not in said_again}
+    if asked.global_batch_size is None and "global_batch_size" not in plan and read.batch_per_replica and asked.devices:
+        # Data parallelism takes what the other degrees leave of the devices.
+        replicas = asked.devices // prod(plan.get(axis, 1) for axis in ("tp", "cp", "pp"))
+        plan["global_batch_size"] = read.batch_per_replica * max(replicas, 1)
+        meaning = f"{read.batch_per_replica} sequences * {max(replicas, 1)} replicas of {asked.devices} devices"
+        read = replace(read, meanings={**read.meanings, "global_batch_size": meaning})
     checked = check_fields(asked, {**framework, **plan})
     return Checked(scenario=checked.scenario, answer=checked.answer | {"read": _in_words(found.name, read)})
 
 
 def _in_words(target: str, read: Read) -> Json:
     told = asdict(replace(read, model=None))
-    del told["model"], told["plan"], told["defaulted"]  # notes tell of the latter
+    del told["model"], told["plan"], told["defaulted"], told["batch_per_replica"]
     return {"target": target, **told, "ignored": list(read.ignored), "notes": list(read.notes)}
 
 

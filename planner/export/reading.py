@@ -20,6 +20,7 @@ class Read:
         unread: words that bear on a plan and could not be read, each with the reason; a verdict may be wrong for them.
         ignored: words that say nothing of a plan (learning rate, paths), by name.
         notes: what was assumed, a sentence each.
+        batch_per_replica: sequences of a step and data-parallel rank, where how many ranks there are isn't said.
         defaulted: fields that stand on the default of a shell variable, over which a flag of the question goes.
     """
 
@@ -30,3 +31,4 @@ class Read:
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     defaulted: tuple[str, ...] = ()
+    batch_per_replica: int | None = None

@@ -16,11 +16,13 @@ from costmodel.errors import InvalidInput, UnknownName, UnreadableFile
 from costmodel.recompute_modules import selective_modules
 from costmodel.spec.model import Moe
 from costmodel.spec.plan import Plan
+from planner.check.question import CheckQuestion
 from planner.export.job import Job
 from planner.export.reading import Read
 from planner.export.torchtitan import TARGET
 from planner.export.torchtitan.flavours import flavours
 from planner.export.torchtitan.toml import toml_of
+from planner.launching import check_configuration
 from tests.export import releases, samples
 from tests.export.samples import asked, best, changed, told, with_model
 from tests.plans import finished, slugs
@@ -491,3 +493,38 @@ def test_torchtitan_0_2_takes_every_file(release: str, exported: list[Job]) -> N
         assert parallelism["context_parallel_load_balancer"] == wanted
         assert found["training"]["seq_len"] == plan.seq_len
         assert found["model"]["name"] in ("llama3", "qwen3", "deepseek_v3")
+
+
+def test_reads_names_of_torchtitan_0_1() -> None:
+    read = TARGET.read
+    assert read is not None
+    found = read(
+        "[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nbatch_size = 2\nseq_len = 4096\n"
+        "tensor_parallel_degree = 8\n"
+        "data_parallel_replicate_degree = 2\ndata_parallel_shard_degree = 4\n[experimental]\n"
+        "pipeline_parallel_degree = 1\ncontext_parallel_degree = 2\n[float8]\nenable_float8_linear = true\n"
+    )
+    said = {"tp": 8, "dp_replicate": 2, "dp_shard": 4, "pp": 1, "cp": 2, "micro_batch_size": 2, "global_batch_size": 16}
+    assert {name: found.plan.get(name) for name in said} == said
+    assert found.plan["precision"].startswith("fp8")
+    assert not found.unread
+
+
+def test_reads_expressions_of_a_recipe() -> None:
+    read = TARGET.read
+    assert read is not None
+    found = read("TP = 8\nconfig.parallelism.tensor_parallel_degree = TP\nconfig.training.seq_len = 2*4096\n")
+    assert (found.plan["tp"], found.plan["seq_len"]) == (8, 8192)
+    found = read("import os\nconfig.parallelism.tensor_parallel_degree = int(os.environ['TP']) * 2\n")
+    assert set(found.unread) == {"parallelism.tensor_parallel_degree"}
+    assert "tp" not in found.plan
+
+
+def test_a_local_batch_is_that_of_the_devices() -> None:
+    text = (
+        "[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nlocal_batch_size = 2\nseq_len = 4096\n[parallelism]\n"
+        "tensor_parallel_degree = 8\ndata_parallel_shard_degree = -1\n"
+    )
+    question = CheckQuestion(plan="", model="", cluster="dgx-h100", devices=512)
+    checked = check_configuration(question, "torchtitan", text)
+    assert checked.answer["plan"]["global_batch_size"] == 2 * 64

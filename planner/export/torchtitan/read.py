@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from costmodel.catalog.model_catalog import load_model
@@ -40,19 +42,35 @@ def read(text: str) -> Read:
         InvalidInput: its quotes don't match, or a value can't be what its setting is about.
     """
     source = source_of(text)
-    keys = Notebook(source.settings, NAME)
+    old = [name for name in source.settings if name in _KEYS.old]
+    keys = Notebook(_renamed(source.settings), NAME)
+    if old:
+        keys.note(f"{', '.join(old)}: names of torchtitan 0.1, read as today's")
     for name, why in source.unread.items():
         keys.unread(name, why)
     version = "0.2" if source.is_toml else "0.3"
     keys.says("framework", NAME, "the settings are torchtitan's")
     keys.says("framework_version", version, "TOML" if source.is_toml else "a recipe")
     model = _model(keys, source)
+    local = whole_number(dict(keys.items()).get("training.local_batch_size"))
     for part in (_mesh, _experts, _sharding, _batch, _context, _precision, _rest):
         part(keys, source)
     stages.read_stages(keys, model)
     _recompute(keys, source, model)
     keys.leave(_KEYS.ignored, _KEYS.unread)
-    return keys.found(model)
+    found = keys.found(model)
+    return found if local is None else replace(found, batch_per_replica=local)
+
+
+def _renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Under the names of 0.2."""
+    found = dict(settings)
+    for old, new in _KEYS.old.items():
+        given = found.pop(old, None)
+        if given is None or (new.value is not None and given is False):
+            continue
+        found.setdefault(new.name, given if new.value is None else new.value)
+    return found
 
 
 def _model(keys: Notebook, source: Source) -> ModelSpec | None:
@@ -72,7 +90,7 @@ def _model(keys: Notebook, source: Source) -> ModelSpec | None:
 def _mesh(keys: Notebook, source: Source) -> None:
     for word, field in _DEGREES.items():
         name = f"parallelism.{word}"
-        if keys.count(name, field) is None and source.recipe is None:
+        if keys.count(name, field) is None and source.recipe is None and name not in source.unread:
             keys.says(field, 1, f"{name}, 1 by default")
     shard = "parallelism.data_parallel_shard_degree"
     if (shard, -1) in keys.items():  # what the other degrees leave
@@ -110,7 +128,7 @@ def _sharding(keys: Notebook, _: Source) -> None:
 
 def _batch(keys: Notebook, source: Source) -> None:
     plan, pipeline = keys.plan, keys.plan.get("pp", 1) > 1
-    default = None if source.recipe else _LOCAL_BATCH
+    default = None if source.recipe or "training.local_batch_size" in source.unread else _LOCAL_BATCH
     local = keys.number("training.local_batch_size") or default
     micro = keys.number("parallelism.pipeline_parallel_microbatch_size") or 1
     size = micro if pipeline else local
@@ -129,7 +147,8 @@ def _batch(keys: Notebook, source: Source) -> None:
         elif pipeline and batch != local * replicas:
             runs = f"{batch / (local * replicas):g}"
             keys.note(f"the pipeline runs {runs} times a step (gradient accumulation), which is read as one run")
-    if keys.count("training.seq_len", "seq_len") is None and source.recipe is None:
+    silent = source.recipe is None and "training.seq_len" not in source.unread
+    if keys.count("training.seq_len", "seq_len") is None and silent:
         keys.says("seq_len", _SEQ_LEN, f"training.seq_len, {_SEQ_LEN} by default")
     if plan.get("zero_stage", 0) >= 2 or replicas is None or replicas > 1:
         keys.says("gradient_sync", "step" if pipeline else "microbatch", f"pp {plan.get('pp', 1)}")

@@ -6,7 +6,7 @@ import ast
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,7 @@ class Source:
         settings: dotted name -> value; ``activation_checkpoint`` is a word, as is every converter.
         is_toml: whether it is of the times of TOML files.
         module, recipe: the model's module and the registered function that a recipe or a command line names.
+        constants: whole numbers that a recipe gives a name of its own.
         unread: what could not be understood, each with the reason.
     """
 
@@ -41,6 +42,7 @@ class Source:
     module: str | None = None
     recipe: str | None = None
     unread: dict[str, str] = field(default_factory=dict[str, str])
+    constants: dict[str, int] = field(default_factory=dict[str, int])
 
 
 def source_of(text: str) -> Source:
@@ -55,7 +57,7 @@ def source_of(text: str) -> Source:
         found = _of_python(text)
     else:
         found = _of_toml(text)
-    if not found.settings:
+    if not found.settings and not found.unread:
         expected = "no settings of torchtitan are in it: a TOML file, a recipe or its arguments are expected"
         raise UnreadableFile("from", "torchtitan", expected)
     return found
@@ -147,7 +149,10 @@ def _of_python(text: str) -> Source:
             loops[node.target.id] = _path(node.iter, {}) or ""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            path = _path(node.targets[0], loops)
+            target = node.targets[0]
+            if isinstance(target, ast.Name) and (number := _number(node.value, found.constants)) is not None:
+                found.constants[target.id] = number
+            path = _path(target, loops)
             if path:
                 _put(found, path, node.value)
         elif isinstance(node, ast.Call) and _callee(node) == "Config" and _path(node.func, {}) == "Config":
@@ -181,13 +186,41 @@ def _put(found: Source, path: str, value: ast.expr) -> None:
         _put_call(found, path, value)
         return
     try:
-        literal = ast.literal_eval(value)
+        literal = _plain(value, found.constants)
         check_extent(literal, 0)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         found.unread[path] = f"{_shown(value)} is no plain value"
         return
     # A word, as null is nothing to readers, and here it switches something off.
     found.settings[path] = "none" if literal is None else literal
+
+
+def _plain(value: ast.expr, constants: Mapping[str, int]) -> Any:
+    """A literal, or whole numbers and their names reckoned with.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    number = _number(value, constants)
+    return ast.literal_eval(value) if number is None else number
+
+
+def _number(value: ast.expr, constants: Mapping[str, int]) -> int | None:
+    """Sums, products and quotients of whole numbers."""
+    if isinstance(value, ast.Name):
+        return constants.get(value.id)
+    if isinstance(value, ast.Constant):
+        return whole_number(value.value) if isinstance(value.value, int) else None
+    if not isinstance(value, ast.BinOp):
+        return None
+    left, right = _number(value.left, constants), _number(value.right, constants)
+    if left is None or right is None:
+        return None
+    if isinstance(value.op, ast.Mult):
+        return whole_number(left * right)
+    if isinstance(value.op, ast.Add | ast.Sub):
+        return whole_number(left + right if isinstance(value.op, ast.Add) else left - right)
+    return left // right if isinstance(value.op, ast.FloorDiv) and right else None
 
 
 def _put_call(found: Source, path: str, call: ast.Call) -> None:
