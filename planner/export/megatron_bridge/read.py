@@ -10,6 +10,7 @@ from costmodel.errors import InvalidInput
 from costmodel.spec.model import ModelSpec
 from costmodel.spec.native import native_model
 from planner.export.dotted import dotted, sections_of, value_of
+from planner.export.megatron.older import with_older_names
 from planner.export.megatron.reading import read_plan
 from planner.export.megatron.settings import Settings
 from planner.export.megatron_bridge.keys import PRECISIONS
@@ -18,9 +19,23 @@ from planner.export.numbers import whole_number
 from planner.export.reading import Read
 
 _OVERRIDE = re.compile(r"\+{0,2}([a-z_]+(?:\.\w+)*)=(.*)", re.S)
-_PARTS = ("model", "train", "ddp", "optimizer", "dataset", "comm_overlap", "mixed_precision", "dist", "checkpoint")
+_PARTS = (
+    "model",
+    "train",
+    "ddp",
+    "optimizer",
+    "dataset",
+    "comm_overlap",
+    "mixed_precision",
+    "dist",
+    "checkpoint",
+    "trainer",
+)
 _TORCHRUN = re.compile(r"--nnodes[ =](\d+).*?--nproc[-_]per[-_]node[ =](\d+)", re.S)
-_BEARING = re.compile(r"parallel|pipeline|fsdp|shard|recompute|offload|overlap|dispatcher|capacity|cuda_graph|dtype")
+_BEARING = re.compile(
+    r"parallel|pipeline|fsdp|shard|recompute|activations_checkpoint|offload|overlap|dispatcher|capacity|cuda_graph|dtype"
+    r"|precision|seq_len|encoder_seq|optim\.name"
+)
 _PRECISION_OF = {said: ours for ours, said in PRECISIONS.items()}
 _OF_PRECISION: dict[str, dict[str, Any]] = {
     "bf16": {"bf16": True},
@@ -42,6 +57,7 @@ def read(text: str) -> Read:
     if not found:
         expected = "overrides such as model.tensor_model_parallel_size=8 or a YAML of model, train and ddp are expected"
         raise InvalidInput("from", text.strip()[:60], expected)
+    found = with_older_names(found)
     settings = _settings(found)
     layers = settings.number("num_layers")
     read_plan(settings, layers=layers, has_experts=bool(settings.number("num_moe_experts", 0)) or _has(found, "expert"))
@@ -61,6 +77,9 @@ def read(text: str) -> Read:
 
 def _read_devices(settings: Settings, text: str) -> None:
     devices = _TORCHRUN.search(text)
+    of_trainer = settings.number("num_nodes"), settings.number("devices")
+    if of_trainer[0] and of_trainer[1]:
+        settings.say("devices_used", of_trainer[0] * of_trainer[1], "num_nodes", "devices")
     nodes, processes = (whole_number(devices[group]) if devices else None for group in (1, 2))
     if devices and nodes and processes:
         settings.plan["devices_used"] = nodes * processes
@@ -132,7 +151,7 @@ def _left_over(settings: Settings, found: dict[str, Any]) -> tuple[str, ...]:
         name = key.rpartition(".")[2]
         if key in known or name in settings.read or key in ("mixed_precision", "comm_overlap"):
             continue
-        if _BEARING.search(name):
+        if _BEARING.search(name) or _BEARING.search(key):
             settings.fail(name, "it may bear on the plan, which has no field for it")
         else:
             ignored.append(key)

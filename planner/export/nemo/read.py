@@ -11,6 +11,7 @@ from costmodel.spec.model import ModelSpec
 from costmodel.spec.native import native_model
 from planner.export.dotted import dotted, sections_of, value_of
 from planner.export.megatron.numbers import PRECISIONS as MEGATRON_PRECISIONS
+from planner.export.megatron.older import with_older_names
 from planner.export.megatron.reading import read_plan
 from planner.export.megatron.settings import Settings
 from planner.export.nemo.keys import CALLBACKS, DDP, DTYPES, MODEL, PLUGIN, PRECISIONS
@@ -21,8 +22,12 @@ _PARTS = ("trainer", "model", "data", "optim")
 _KEY = rf"(?:{'|'.join(_PARTS)})(?:\.\w+)+"
 _OVERRIDE = re.compile(rf"({_KEY})=(.*)", re.S)
 _PYTHON = re.compile(rf"^[ \t]*\w+\.({_KEY})[ \t]*=[ \t]*([^=\s#][^#\n]*)", re.M)
+_RECIPE = re.compile(r"[(,]\s*(num_nodes|num_gpus_per_node)\s*=\s*(\d{1,9})\b")
 _OVERLAP = re.compile(r"tp_comm_overlap\s*=\s*true\b", re.I)
-_BEARING = re.compile(r"parallel|pipeline|fsdp|shard|recompute|offload|overlap|dispatcher|capacity|cuda_graph|dtype")
+_BEARING = re.compile(
+    r"parallel|pipeline|fsdp|shard|recompute|activations_checkpoint|offload|overlap|dispatcher|capacity|cuda_graph|dtype"
+    r"|precision|seq_len|encoder_seq|optim\.name"
+)
 _PRECISION_OF = {said: ours for ours, said in PRECISIONS.items()}
 _DTYPE_OF = {said: ours for ours, said in DTYPES.items()}
 _NODES, _DEVICES = "trainer.num_nodes", "trainer.devices"
@@ -42,6 +47,7 @@ def read(text: str) -> Read:
             "overrides such as trainer.strategy.tensor_model_parallel_size=8 data.micro_batch_size=1 are expected"
         )
         raise InvalidInput("from", text.strip()[:60], expected)
+    found = _of_recipe(text) | with_older_names(found)
     settings = _settings(found)
     has_experts = any("expert" in key and value not in (None, False) for key, value in found.items())
     read_plan(settings, layers=settings.number("num_layers"), has_experts=has_experts)
@@ -57,6 +63,12 @@ def read(text: str) -> Read:
         ignored=ignored,
         notes=("What is not overridden is the recipe's, and is not known here: it is taken as usual.",),
     )
+
+
+def _of_recipe(text: str) -> dict[str, Any]:
+    """Nodes and devices that a recipe's function is told."""
+    names = {"num_nodes": _NODES, "num_gpus_per_node": _DEVICES}
+    return {names[match[1]]: value_of(match[2]) for match in _RECIPE.finditer(text)}
 
 
 def _overrides(text: str) -> dict[str, Any]:
@@ -130,7 +142,8 @@ def _read_devices(settings: Settings, found: dict[str, Any]) -> None:
 
 def _model(found: dict[str, Any]) -> ModelSpec | None:
     """The model's shape where the overrides have it; a recipe's own is not known."""
-    under = f"{MODEL}."
+    # NeMo 1.x has the sizes in model itself.
+    under = f"{MODEL}." if any(key.startswith(f"{MODEL}.") for key in found) else "model."
     shape = {key.removeprefix(under): value for key, value in found.items() if key.startswith(under)}
     if not {"num_layers", "hidden_size", "num_attention_heads", "vocab_size"} <= set(shape):
         return None
@@ -150,7 +163,7 @@ def _left_over(settings: Settings, found: dict[str, Any]) -> tuple[str, ...]:
         name = key.rpartition(".")[2]
         if key in known or name in settings.read or f"{key}={value}" in settings.unread or name in _SAID_TWICE:
             continue
-        if _BEARING.search(name):
+        if _BEARING.search(name) or _BEARING.search(key):
             settings.fail(name, "it may bear on the plan, which has no field for it")
         else:
             ignored.append(key)
