@@ -124,9 +124,13 @@ def test_no_alias_multiplies_a_file(tmp_path: Path) -> None:
     path.write_text("\n".join([*lines, "tp: *a29"]), encoding="utf-8")
     from planner.check.plan_file import read_plan
 
-    data, _ = read_plan(str(path))
+    with pytest.raises(InvalidInput, match="aliases repeat parts of it too often"):
+        read_plan(str(path))
+    nested: list[Any] = [1] * 10
+    for _ in range(29):
+        nested = [nested] * 10
     with pytest.raises(InvalidInput, match="nested lists"):
-        read_draft(data)
+        read_draft({"tp": nested})
 
 
 def test_yaml_is_read_too(tmp_path: Path) -> None:
