@@ -160,7 +160,9 @@ def test_full_recompute_costs_a_forward_pass_of_what_is_bound_by_compute(name: s
     table = table.take(legal(case, table, recompute=NONE) & legal(case, table, recompute=FULL))
     none, full = (in_full(case, changed(table, recompute=policy)) for policy in (NONE, FULL))
     computes = sum(none.time[part] for part in COMPUTE if part in none.time) / none.step_time_s
-    ratio = (full.step_time_s / none.step_time_s)[computes > 0.85]
+    # Chunks of unlike times wait for each other, and longer backward passes make that more than in proportion.
+    alike = (table["vpp"] == 1) | (case.scenario.model.num_layers % (table["pp"] * table["vpp"]) == 0)
+    ratio = (full.step_time_s / none.step_time_s)[(computes > 0.85) & alike]
     assert ((ratio > 1.15) & (ratio < 1.35)).all()
     # State alone may fill the fullest moment.
     assert (full.peak_bytes <= none.peak_bytes * ROUNDING).all()

@@ -12,6 +12,7 @@ import pytest
 from costmodel.errors import InvalidInput
 from db.importing import import_lines
 from db.importing import lines_of as importable
+from db.revisions import HEAD
 from db.store import Store
 from tests.db.samples import UTILISATION, question, result
 from tests.db.transfers import NOW, SCENARIO, changed, fill, lines_of, take
@@ -48,7 +49,7 @@ def _twice(lines: list[str]) -> list[str]:
         (lambda lines: ["{}"], "line 1: a file that planner db export wrote"),
         (lambda lines: ["not even JSON"], "line 1: a file that planner db export wrote"),
         (lambda lines: [lines[0].replace('"version": 1', '"version": 2'), *lines[1:]], "newer planner"),
-        (lambda lines: [lines[0].replace("0003", "9999"), *lines[1:]], "newer planner"),
+        (lambda lines: [lines[0].replace(HEAD, "9999"), *lines[1:]], "newer planner"),
         (_without_the_end, "cut off"),
         (_cut_off, "line 6: it must be JSON"),
         (_a_row_less, "cut off"),
