@@ -84,5 +84,6 @@ def test_a_long_search_ends_soon_after_it_was_stopped(after: str) -> None:
     outcome = Search(long_request(), progress, stopped).run()
     taken = time.monotonic() - at[0]
     assert not outcome.proven
-    assert told[-1] == "listed"
+    # Plans are found at least, also where nothing is listed any more.
+    assert told[-1] == ("listed" if after == "listed" else "incumbents")
     assert taken < 3.0, "a machine under load is slow, but the rest of the search takes longer"
