@@ -267,7 +267,7 @@ def test_a_key_in_the_open_is_a_warning(suggest: Ask, monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 def test_ctrl_c_leaves_the_search_to_the_server(server: Server, url: str) -> None:
-    question = lasting(8.0)
+    question = lasting(14.0)
     flags = [part for name, value in question.items() for part in (f"--{name.replace('_', '-')}", str(value))]
     command = [sys.executable, "-m", "planner.cli.main", "suggest", *flags, "--server", url]
     before = {search["id"] for search in server.client.get("/v1/searches").json()["items"]}
@@ -281,7 +281,7 @@ def test_ctrl_c_leaves_the_search_to_the_server(server: Server, url: str) -> Non
             searches = [search for search in items if search["id"] not in before]
             time.sleep(0.1)
         # A busy machine takes a while to hand the server's answer to the command.
-        time.sleep(3.0)
+        time.sleep(1.5)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (5, "")
