@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 import numpy as np
 
 from db import records
 from db.repositories import Repositories
-from planner.tuning.belief import Belief, Candidates, Tried
+from planner.tuning.belief import Candidates, Tried
 from planner.tuning.proposals import why_enough
 from planner.tuning.study import Study
 
@@ -65,17 +66,14 @@ class Progress:
         ]
         return min(done, key=lambda one: one[1].step_time_s or np.inf, default=None)
 
+    @cached_property
     def asked(self) -> Study:
-        """The study to ask what comes next."""
+        """The study to ask what comes next, and what is believed; candidates that run are still to be seen."""
         study = Study(self.tuning_candidates())
         for tried in self.tried:
             study.tell(tried)
         study.running(self.running)
         return study
-
-    def belief(self) -> Belief:
-        """What is believed of the candidates now; those that run are still to be seen."""
-        return Belief(self.tuning_candidates(), self.tried)
 
     def tuning_candidates(self) -> Candidates:
         """The candidates in the words of ``planner.tuning``."""
@@ -111,9 +109,9 @@ def why_over(progress: Progress, now: datetime) -> str | None:
     if progress.is_late(now):
         return "its time is over"
     if progress.running:
-        return why_enough(progress.belief()) if progress.tried else None
+        return why_enough(progress.asked.belief()) if progress.tried else None
     if len(progress.trials) >= progress.study.most_trials:
         return f"all {progress.study.most_trials} trials were run"
     if len(progress.trials) >= len(progress.candidates):
         return f"all {len(progress.candidates)} candidates were run"
-    return why_enough(progress.belief()) if progress.tried else None
+    return why_enough(progress.asked.belief()) if progress.tried else None

@@ -125,11 +125,13 @@ class Worker:
             if full and (study.deadline is None or datetime.now(UTC) < study.deadline):
                 # What is believed takes a second of a core to work out, which trials on this machine would feel.
                 continue
-            if study.state == "open" and self._ended(study):
+            with self.store.reading() as repos:
+                progress = Progress.of(repos, study)
+            if study.state == "open" and self._ended(progress):
                 continue
             if full:
                 continue
-            trial = self._claim(study)
+            trial = self._claim(progress)
             if trial is not None:
                 thread = threading.Thread(target=self._safely, args=(study, trial, runner), name="trial")
                 thread.start()
@@ -155,11 +157,9 @@ class Worker:
         if done:
             self.heard(mine, "ready")
 
-    def _ended(self, study: records.Study) -> bool:
+    def _ended(self, progress: Progress) -> bool:
         """End a study that has seen enough, or whose budget is spent; whether it is over."""
-        with self.store.reading() as repos:
-            progress = Progress.of(repos, study)
-        because = why_over(progress, datetime.now(UTC))
+        study, because = progress.study, why_over(progress, datetime.now(UTC))
         if because is None:
             return False
         with self.store.writing() as repos:
@@ -168,20 +168,18 @@ class Worker:
             self.heard(study, f"done: {because}")
         return True
 
-    def _claim(self, study: records.Study) -> records.Trial | None:
+    def _claim(self, progress: Progress) -> records.Trial | None:
         """A trial for us: one that was lost, else the candidate that promises most."""
-        now = datetime.now(UTC)
+        study, now = progress.study, datetime.now(UTC)
         until = now + timedelta(seconds=self.lease_s)
         with self.store.writing() as repos:
             lost = repos.studies.take_over(study.id, self.owner, now, until)
         if lost is not None or study.state != "open":
             return lost
-        with self.store.reading() as repos:
-            progress = Progress.of(repos, study)
-        place = progress.asked().ask()
+        place = progress.asked.ask()
         if place is None:
             return None
-        found = proposal_of(progress.belief(), [other for other in progress.running if other != place])
+        found = proposal_of(progress.asked.belief(), progress.running)
         details = {} if found is None else {"gain": found.gain, "chance_to_fit": found.chance_to_fit}
         with self.store.writing() as repos:
             return repos.studies.begin(study.id, place, self.owner, details, now, until)

@@ -44,8 +44,11 @@ class Study:
         """
         self.candidates = candidates
         self._space = space_of(candidates.plans)
+        self._believing = _Believing(candidates)
         self._places = {_key(parameters): place for place, parameters in enumerate(self._parameters())}
-        self._study = optuna.create_study(sampler=sampler or BeliefSampler(candidates), direction="minimize")
+        self._study = optuna.create_study(
+            sampler=sampler or _BeliefSampler(self._believing, self._space), direction="minimize"
+        )
         self._asked: dict[int, optuna.Trial] = {}
 
     def ask(self) -> int | None:
@@ -100,7 +103,7 @@ class Study:
 
     def belief(self) -> Belief:
         """What is believed now."""
-        return Belief(self.candidates, self.tried)
+        return self._believing.after(self.tried)
 
     def _finished(self, tried: Tried) -> FrozenTrial:
         state = _STATES[tried.status]
@@ -121,24 +124,38 @@ class Study:
         return {name: _as_choice(self.candidates.plans[place].get(name)) for name in self._space}
 
 
-class BeliefSampler(BaseSampler):
-    """Proposes the candidate that promises most, by ``proposal_of``."""
+class _Believing:
+    """What is believed after some trials, worked out once for all who ask in a row: it takes up to a second."""
 
     def __init__(self, candidates: Candidates) -> None:
-        self._candidates = candidates
+        self.candidates = candidates
+        self._last: Belief | None = None
+
+    def after(self, tried: Sequence[Tried]) -> Belief:
+        """What is believed after these trials."""
+        if self._last is None or self._last.tried != tuple(tried):
+            self._last = Belief(self.candidates, tried)
+        return self._last
+
+
+class _BeliefSampler(BaseSampler):
+    """Proposes the candidate that promises most, by ``proposal_of``."""
+
+    def __init__(self, believing: _Believing, space: dict[str, BaseDistribution]) -> None:
+        self._believing, self._space = believing, space
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        return space_of(self._candidates.plans)
+        return self._space
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         others = [other for other in study.get_trials(deepcopy=False) if other.number != trial.number]
         running = [other.user_attrs[_PLACE] for other in others if other.state is TrialState.RUNNING]
-        found = proposal_of(Belief(self._candidates, told(others)), running)
+        found = proposal_of(self._believing.after(told(others)), running)
         if found is None:
             return {}
-        plan = self._candidates.plans[found.place]
+        plan = self._believing.candidates.plans[found.place]
         return {name: _as_choice(plan.get(name)) for name in search_space}
 
     def sample_independent(
