@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import Any
 
 from costmodel.errors import InvalidInput
-from costmodel.spec.model import ModelSpec
-from costmodel.spec.native import native_model
 from planner.export.dotted import dotted, sections_of, value_of
+from planner.export.megatron.numbers import PRECISIONS as MEGATRON_PRECISIONS
 from planner.export.megatron.older import with_older_names
 from planner.export.megatron.reading import read_plan
+from planner.export.megatron.recipe_reading import left_over, model_under, said_by, shell_words
 from planner.export.megatron.settings import Settings
 from planner.export.megatron_bridge.keys import PRECISIONS
 from planner.export.megatron_bridge.write import words
@@ -32,19 +31,7 @@ _PARTS = (
     "trainer",
 )
 _TORCHRUN = re.compile(r"--nnodes[ =](\d+).*?--nproc[-_]per[-_]node[ =](\d+)", re.S)
-_BEARING = re.compile(
-    r"parallel|pipeline|fsdp|shard|recompute|activations_checkpoint|offload|overlap|dispatcher|capacity|cuda_graph|dtype"
-    r"|precision|seq_len|encoder_seq|optim\.name"
-)
 _PRECISION_OF = {said: ours for ours, said in PRECISIONS.items()}
-_OF_PRECISION: dict[str, dict[str, Any]] = {
-    "bf16": {"bf16": True},
-    "fp16": {"fp16": True},
-    "fp8": {"bf16": True, "fp8": "hybrid", "fp8_recipe": "delayed"},
-    "fp8-current": {"bf16": True, "fp8": "hybrid", "fp8_recipe": "tensorwise"},
-    "fp8-blockwise": {"bf16": True, "fp8": "hybrid", "fp8_recipe": "blockwise"},
-    "mxfp8": {"bf16": True, "fp8": "e4m3", "fp8_recipe": "mxfp8"},
-}
 
 
 def read(text: str) -> Read:
@@ -62,17 +49,8 @@ def read(text: str) -> Read:
     layers = settings.number("num_layers")
     read_plan(settings, layers=layers, has_experts=bool(settings.number("num_moe_experts", 0)) or _has(found, "expert"))
     _read_devices(settings, text)
-    # Silence is the recipe's own setting, not Megatron-Core's default.
-    plan = {name: value for name, value in settings.plan.items() if name in settings.meanings}
-    ignored = _left_over(settings, found)
-    return Read(
-        plan=plan,
-        meanings=settings.meanings,
-        model=_model(found),
-        unread=settings.unread,
-        ignored=ignored,
-        notes=("What is not overridden is the recipe's, and is not known here: it is taken as usual.",),
-    )
+    known = {*words().words, "mixed_precision", "comm_overlap"}
+    return said_by(settings, model_under(found, "model."), left_over(settings, found, known.__contains__))
 
 
 def _read_devices(settings: Settings, text: str) -> None:
@@ -90,12 +68,8 @@ def _overrides(text: str) -> dict[str, Any]:
     document = sections_of(text, _PARTS)
     if document is not None:
         return dotted(document)
-    try:
-        tokens = shlex.split(text.replace("\\\n", " "), comments=True)
-    except ValueError as error:
-        raise InvalidInput("from", text.strip()[:60], f"its words can't be read: {error}") from None
     found: dict[str, Any] = {}
-    for token in tokens:
+    for token in shell_words(text):
         match = _OVERRIDE.fullmatch(token)
         if match and match[1].split(".")[0] in _PARTS:
             found[match[1]] = value_of(match[2])
@@ -117,7 +91,7 @@ def _settings(found: dict[str, Any]) -> Settings:
             if named is None:
                 unread[said] = f"one of {', '.join(PRECISIONS.values())} is expected"
                 continue
-            more = _OF_PRECISION[named] | {"grad_reduce_in_fp32": named != "fp16"}
+            more = dict(MEGATRON_PRECISIONS[named]) | {"grad_reduce_in_fp32": named != "fp16"}
             values |= more
             shown |= dict.fromkeys(more, said)
         elif "." in key:
@@ -128,31 +102,3 @@ def _settings(found: dict[str, Any]) -> Settings:
 
 def _has(found: dict[str, Any], part: str) -> bool:
     return any(key.startswith("model.") and part in key for key in found)
-
-
-def _model(found: dict[str, Any]) -> ModelSpec | None:
-    """The model's shape where the overrides have it; a recipe's own is not known."""
-    shape = {key.removeprefix("model."): value for key, value in found.items() if key.startswith("model.")}
-    if not {"num_layers", "hidden_size", "num_attention_heads", "vocab_size"} <= set(shape):
-        return None
-    shape["untie_embeddings_and_output_weights"] = not shape.pop("share_embeddings_and_output_weights", True)
-    shape["group_query_attention"] = "num_query_groups" in shape
-    shape.setdefault("max_position_embeddings", shape.get("seq_length"))
-    try:
-        return native_model(shape, "overrides")
-    except InvalidInput:
-        return None
-
-
-def _left_over(settings: Settings, found: dict[str, Any]) -> tuple[str, ...]:
-    known = words().words
-    ignored: list[str] = []
-    for key in found:
-        name = key.rpartition(".")[2]
-        if key in known or name in settings.read or key in ("mixed_precision", "comm_overlap"):
-            continue
-        if _BEARING.search(name) or _BEARING.search(key):
-            settings.fail(name, "it may bear on the plan, which has no field for it")
-        else:
-            ignored.append(key)
-    return tuple(ignored)

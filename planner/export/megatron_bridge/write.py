@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from planner.export.job import Job
-from planner.export.launch import Launch, LaunchFile, Program
+from planner.export.launch import Launch, Program
 from planner.export.megatron.core import Core
 from planner.export.megatron.environment import environment_of
-from planner.export.megatron.layers import say_pipeline
-from planner.export.megatron.memory import say_offload, say_recompute
 from planner.export.megatron.mesh import say_mesh, uses_fsdp
-from planner.export.megatron.model import say_model
 from planner.export.megatron.numbers import ADAM, say_optimizer, say_overlap
-from planner.export.megatron.script import argument_lines, launch_script
+from planner.export.megatron.recipe import launch_of_overrides, other_version, say_memory, say_sizes, say_stages
 from planner.export.megatron_bridge.keys import NEUTRAL, PRECISIONS, override, spelled
 from planner.export.sheet import Sheet
 from planner.export.words import Words, words_of
 
 NAME = "megatron-bridge"
 _SCRIPT = "scripts/training/run_recipe.py"
-_LAUNCH, _OVERRIDES = "train.sh", "overrides.txt"
 _OPEN = (
     "Give the recipe of the model, --recipe llama3_8b_pretrain_config say, behind the script's name: data, tokenizer, "
     "learning rate, checkpoints and what changes no count of parameters (activation, rotary base) are its own.",
@@ -36,18 +32,14 @@ def write(job: Job, version: str | None) -> Launch:
         Inexpressible: Megatron-Bridge can't be told all of the plan.
         UnknownName: no such version is known.
     """
-    started, target = program(job, version), _version(job, version)
-    files = (
-        LaunchFile(name=_LAUNCH, text=launch_script(job, started, _header(job, target)), executable=True),
-        LaunchFile(name=_OVERRIDES, text=argument_lines(started)),
-    )
-    command = f"NODE_RANK=0 MASTER_ADDR=host0 ./{_LAUNCH} --recipe llama3_8b_pretrain_config"
-    return Launch(target=NAME, version=target, files=files, command=command, notes=started.notes)
+    started, written = program(job, version), words().version_of(version, job.plan.framework_version)
+    recipe = "--recipe llama3_8b_pretrain_config"
+    return launch_of_overrides(NAME, written, job, started, _header(job, written), recipe)
 
 
 def program(job: Job, version: str | None) -> Program:
     """What every node runs, in the folder of a checkout of Megatron-Bridge; errors as for ``write``."""
-    sheet = Sheet(job, NAME, words(), _version(job, version))
+    sheet = Sheet(job, NAME, words(), words().version_of(version, job.plan.framework_version))
     core = Core(sheet, spelled)
     sheet.follows("framework", "framework_version")
     for key, value in NEUTRAL.items():
@@ -56,18 +48,9 @@ def program(job: Job, version: str | None) -> Program:
     say_mesh(core)
     sheet.put("dataset.sequence_length", job.plan.seq_len)
     sheet.put("optimizer.use_distributed_optimizer", job.plan.zero_stage > 0)
-    _say_pipeline(core)
-    say_model(core)
-    if job.model.mla is None:
-        core.put("num_query_groups", job.model.num_kv_heads)
-    if job.model.learned_position_embeddings and job.model.max_position_embeddings != job.plan.seq_len:
-        core.refuse_model("max_position_embeddings", f"positions are as many as tokens, {job.plan.seq_len}")
-    if say_recompute(core) is not None:
-        again = job.plan.recomputed_layers_per_stage
-        sheet.refuse("recomputed_layers_per_stage", again, "a recipe is told one number for all stages")
-    say_offload(core)
-    if job.plan.offload == "activations":
-        sheet.put("model.cpu_offloading", True)
+    say_stages(core)
+    say_sizes(core)
+    say_memory(core, "model.cpu_offloading")
     _say_numbers(core)
     if uses_fsdp(core):
         sheet.put("dist.use_megatron_fsdp", True)
@@ -79,22 +62,6 @@ def program(job: Job, version: str | None) -> Program:
         environment=environment_of(job),
         notes=_notes(core),
     )
-
-
-def _version(job: Job, asked: str | None) -> str | None:
-    return words().version_of(asked, job.plan.framework_version)
-
-
-def _say_pipeline(core: Core) -> None:
-    plan = core.plan
-    say_pipeline(core)
-    if plan.pp == 1 or plan.vpp == 1:
-        core.sheet.follows("vpp")
-        return
-    core.put("virtual_pipeline_model_parallel_size", plan.vpp, "vpp")
-    # What its communication overlap sets for interleaved pipelines, which is off here so that overrides hold.
-    core.put("overlap_p2p_comm", True)
-    core.put("batch_p2p_comm", False)
 
 
 def _say_numbers(core: Core) -> None:
@@ -115,9 +82,7 @@ def _say_numbers(core: Core) -> None:
 
 
 def _notes(core: Core) -> tuple[str, ...]:
-    plan, found = core.plan, [*_OPEN]
-    if plan.framework_version != core.sheet.version:
-        found.append(f"The plan is for version {plan.framework_version}, these overrides for {core.sheet.version}.")
+    plan, found = core.plan, [*_OPEN, *other_version(core)]
     if plan.precision == "fp8-current":
         found.append("Its recipe for current scaling keeps the first and the last layer in 16 bits; the plan has none.")
     if plan.tp > 1 and plan.tp_overlap:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import Any
 
 from costmodel.errors import InvalidInput
-from costmodel.spec.model import ModelSpec
-from costmodel.spec.native import native_model
 from planner.export.dotted import dotted, sections_of, value_of
 from planner.export.megatron.numbers import PRECISIONS as MEGATRON_PRECISIONS
 from planner.export.megatron.older import with_older_names
 from planner.export.megatron.reading import read_plan
+from planner.export.megatron.recipe_reading import left_over, model_under, said_by, shell_words
 from planner.export.megatron.settings import Settings
 from planner.export.nemo.keys import CALLBACKS, DDP, DTYPES, MODEL, PLUGIN, PRECISIONS
 from planner.export.nemo.write import words
@@ -24,10 +22,6 @@ _OVERRIDE = re.compile(rf"({_KEY})=(.*)", re.S)
 _PYTHON = re.compile(rf"^[ \t]*\w+\.({_KEY})[ \t]*=[ \t]*([^=\s#][^#\n]*)", re.M)
 _RECIPE = re.compile(r"[(,]\s*(num_nodes|num_gpus_per_node)\s*=\s*(\d{1,9})\b")
 _OVERLAP = re.compile(r"tp_comm_overlap\s*=\s*true\b", re.I)
-_BEARING = re.compile(
-    r"parallel|pipeline|fsdp|shard|recompute|activations_checkpoint|offload|overlap|dispatcher|capacity|cuda_graph|dtype"
-    r"|precision|seq_len|encoder_seq|optim\.name"
-)
 _PRECISION_OF = {said: ours for ours, said in PRECISIONS.items()}
 _DTYPE_OF = {said: ours for ours, said in DTYPES.items()}
 _NODES, _DEVICES = "trainer.num_nodes", "trainer.devices"
@@ -52,17 +46,15 @@ def read(text: str) -> Read:
     has_experts = any("expert" in key and value not in (None, False) for key, value in found.items())
     read_plan(settings, layers=settings.number("num_layers"), has_experts=has_experts)
     _read_devices(settings, found)
-    # Silence is the recipe's own setting, not Megatron-Core's default.
-    plan = {name: value for name, value in settings.plan.items() if name in settings.meanings}
-    ignored = _left_over(settings, found)
-    return Read(
-        plan=plan,
-        meanings=settings.meanings,
-        model=_model(found),
-        unread=settings.unread,
-        ignored=ignored,
-        notes=("What is not overridden is the recipe's, and is not known here: it is taken as usual.",),
-    )
+    # NeMo 1.x has the sizes in model itself.
+    under = f"{MODEL}." if any(key.startswith(f"{MODEL}.") for key in found) else "model."
+    known = words().words
+
+    def is_known(key: str) -> bool:
+        said_twice = key.rpartition(".")[2] in _SAID_TWICE
+        return key in known or said_twice or f"{key}={found[key]}" in settings.unread
+
+    return said_by(settings, model_under(found, under), left_over(settings, found, is_known))
 
 
 def _of_recipe(text: str) -> dict[str, Any]:
@@ -78,11 +70,7 @@ def _overrides(text: str) -> dict[str, Any]:
     python = {match[1]: _value(match[2].strip()) for match in _PYTHON.finditer(text)}
     if python:
         return python
-    try:
-        tokens = shlex.split(text.replace("\\\n", " "), comments=True)
-    except ValueError as error:
-        raise InvalidInput("from", text.strip()[:60], f"its words can't be read: {error}") from None
-    return {match[1]: _value(match[2]) for match in map(_OVERRIDE.fullmatch, tokens) if match}
+    return {match[1]: _value(match[2]) for match in map(_OVERRIDE.fullmatch, shell_words(text)) if match}
 
 
 def _value(text: str) -> Any:
@@ -138,33 +126,3 @@ def _read_devices(settings: Settings, found: dict[str, Any]) -> None:
     if counts[0] and counts[1]:
         settings.plan["devices_used"] = counts[0] * counts[1]
         settings.meanings["devices_used"] = f"{_NODES}={found[_NODES]} {_DEVICES}={found[_DEVICES]}"
-
-
-def _model(found: dict[str, Any]) -> ModelSpec | None:
-    """The model's shape where the overrides have it; a recipe's own is not known."""
-    # NeMo 1.x has the sizes in model itself.
-    under = f"{MODEL}." if any(key.startswith(f"{MODEL}.") for key in found) else "model."
-    shape = {key.removeprefix(under): value for key, value in found.items() if key.startswith(under)}
-    if not {"num_layers", "hidden_size", "num_attention_heads", "vocab_size"} <= set(shape):
-        return None
-    shape["untie_embeddings_and_output_weights"] = not shape.pop("share_embeddings_and_output_weights", True)
-    shape["group_query_attention"] = "num_query_groups" in shape
-    shape.setdefault("max_position_embeddings", shape.get("seq_length"))
-    try:
-        return native_model(shape, "overrides")
-    except InvalidInput:
-        return None
-
-
-def _left_over(settings: Settings, found: dict[str, Any]) -> tuple[str, ...]:
-    known = words().words
-    ignored: list[str] = []
-    for key, value in found.items():
-        name = key.rpartition(".")[2]
-        if key in known or name in settings.read or f"{key}={value}" in settings.unread or name in _SAID_TWICE:
-            continue
-        if _BEARING.search(name) or _BEARING.search(key):
-            settings.fail(name, "it may bear on the plan, which has no field for it")
-        else:
-            ignored.append(key)
-    return tuple(ignored)

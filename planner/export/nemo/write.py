@@ -8,12 +8,9 @@ from planner.export.job import Job
 from planner.export.launch import Launch, LaunchFile, Program
 from planner.export.megatron.core import Core
 from planner.export.megatron.environment import environment_of
-from planner.export.megatron.layers import say_pipeline
-from planner.export.megatron.memory import say_offload, say_recompute
 from planner.export.megatron.mesh import say_mesh
-from planner.export.megatron.model import say_model
 from planner.export.megatron.numbers import ADAM, BF16_MOMENTS, say_optimizer, say_overlap
-from planner.export.megatron.script import argument_lines, launch_script
+from planner.export.megatron.recipe import launch_of_overrides, other_version, say_memory, say_sizes, say_stages
 from planner.export.nemo.keys import (
     CALLBACKS,
     LACKING,
@@ -29,7 +26,6 @@ from planner.export.words import Words, words_of
 
 NAME = "nemo"
 _SCRIPT = "pretrain.py"
-_LAUNCH, _OVERRIDES = "train.sh", "overrides.txt"
 _OPTIMIZERS = (*ADAM, BF16_MOMENTS, "sgd")
 _OPEN = (
     "Give the recipe of the model, --factory llama3_8b say, behind the script's name: data, tokenizer, learning rate, "
@@ -49,19 +45,13 @@ def write(job: Job, version: str | None) -> Launch:
         Inexpressible: NeMo can't be told all of the plan.
         UnknownName: no such version is known.
     """
-    started, target = program(job, version), _version(job, version)
-    files = (
-        LaunchFile(name=_LAUNCH, text=launch_script(job, started, _header(job, target)), executable=True),
-        LaunchFile(name=_OVERRIDES, text=argument_lines(started)),
-        *started.files,
-    )
-    command = f"NODE_RANK=0 MASTER_ADDR=host0 ./{_LAUNCH} --factory llama3_8b"
-    return Launch(target=NAME, version=target, files=files, command=command, notes=started.notes)
+    started, written = program(job, version), words().version_of(version, job.plan.framework_version)
+    return launch_of_overrides(NAME, written, job, started, _header(job, written), "--factory llama3_8b")
 
 
 def program(job: Job, version: str | None) -> Program:
     """What every node runs where NeMo is installed; errors as for ``write``."""
-    sheet = Sheet(job, NAME, words(), _version(job, version))
+    sheet = Sheet(job, NAME, words(), words().version_of(version, job.plan.framework_version))
     core = Core(sheet, spelled)
     sheet.follows("framework", "framework_version")
     for key, value in NEUTRAL.items():
@@ -72,14 +62,10 @@ def program(job: Job, version: str | None) -> Program:
     _refuse_what_is_uncertain(core)
     say_mesh(core)
     sheet.put("data.seq_length", job.plan.seq_len)
-    _say_virtual_stages(core)
-    _say_model(core)
-    if say_recompute(core) is not None:
-        again = job.plan.recomputed_layers_per_stage
-        sheet.refuse("recomputed_layers_per_stage", again, "a recipe is told one number for all stages")
-    say_offload(core)
-    if job.plan.offload == "activations":
-        sheet.put("model.config.cpu_offloading", True)
+    say_stages(core)
+    _refuse_later_settings(core)
+    say_sizes(core)
+    say_memory(core, "model.config.cpu_offloading")
     _say_numbers(core)
     settings = sheet.finish()
     if settings[CALLBACKS]:
@@ -93,10 +79,6 @@ def program(job: Job, version: str | None) -> Program:
         files=(_script(),),
         notes=_notes(core),
     )
-
-
-def _version(job: Job, asked: str | None) -> str | None:
-    return words().version_of(asked, job.plan.framework_version)
 
 
 def _script() -> LaunchFile:
@@ -115,30 +97,13 @@ def _refuse_what_is_uncertain(core: Core) -> None:
         sheet.refuse("moe_dispatcher", plan.moe_dispatcher, "DeepEP has no capacity of experts")
 
 
-def _say_virtual_stages(core: Core) -> None:
-    plan = core.plan
-    say_pipeline(core)
-    if plan.pp == 1 or plan.vpp == 1:
-        core.sheet.follows("vpp")
-        return
-    core.put("virtual_pipeline_model_parallel_size", plan.vpp, "vpp")
-    # As its own overlap of communication sets them for interleaved pipelines.
-    core.put("overlap_p2p_comm", True)
-    core.put("batch_p2p_comm", False)
-
-
-def _say_model(core: Core) -> None:
-    model, seq_len = core.model, core.plan.seq_len
+def _refuse_later_settings(core: Core) -> None:
+    model = core.model
     for field, setting in LACKING.items():
         owner, _, name = field.rpartition(".")
         part = model.moe if owner else model
         if part is not None and getattr(part, name):
             core.refuse_model(field, f"{setting} is there in later versions of Megatron-Core")
-    say_model(core)
-    if model.mla is None:
-        core.put("num_query_groups", model.num_kv_heads)
-    if model.learned_position_embeddings and model.max_position_embeddings != seq_len:
-        core.refuse_model("max_position_embeddings", f"positions are as many as tokens, {seq_len}")
 
 
 def _say_numbers(core: Core) -> None:
@@ -160,9 +125,7 @@ def _say_numbers(core: Core) -> None:
 
 
 def _notes(core: Core) -> tuple[str, ...]:
-    plan, model, found = core.plan, core.model, [*_OPEN]
-    if plan.framework_version != core.sheet.version:
-        found.append(f"The plan is for version {plan.framework_version}, these overrides for {core.sheet.version}.")
+    plan, model, found = core.plan, core.model, [*_OPEN, *other_version(core)]
     if model.mla is not None or model.moe is not None:
         found.append("The recipe has to be of such a model: a dense one's has no keys of latent attention.")
     if plan.tp > 1 and plan.tp_overlap:
