@@ -9,8 +9,10 @@ retrieved: "2026-11-30"
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from costmodel.catalog.documents import read_mapping
 from costmodel.spec.base import Frozen, FrozenMap, FrozenMapping, IsoDate
@@ -37,6 +39,16 @@ class KnownKeys(Frozen):
     unread: FrozenMapping[str, str] = FrozenMap({})
     source: str
     retrieved: IsoDate
+
+    def renamed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings under today's names; what has today's name as well keeps that value."""
+        found = dict(settings)
+        for old, new in self.old.items():
+            given = found.pop(old, None)
+            if given is None or (new.value is not None and given is False):
+                continue
+            found.setdefault(new.name, given if new.value is None else new.value)
+        return found
 
 
 @cache

@@ -64,12 +64,7 @@ def _renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(settings)
     if isinstance(found.get("zero_optimization"), bool):
         found[f"{ZERO}stage"] = int(found.pop("zero_optimization"))
-    for old, new in _KEYS.old.items():
-        given = found.pop(old, None)
-        if given is None or (new.value is not None and given is False):
-            continue
-        found.setdefault(new.name, given if new.value is None else new.value)
-    return found
+    return _KEYS.renamed(found)
 
 
 def _batch(keys: Notebook, _: list[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +42,7 @@ def read(text: str) -> Read:
     """
     source = source_of(text)
     old = [name for name in source.settings if name in _KEYS.old]
-    keys = Notebook(_renamed(source.settings), NAME)
+    keys = Notebook(_KEYS.renamed(source.settings), NAME)
     if old:
         keys.note(f"{', '.join(old)}: names of torchtitan 0.1, read as today's")
     for name, why in source.unread.items():
@@ -60,17 +59,6 @@ def read(text: str) -> Read:
     keys.leave(_KEYS.ignored, _KEYS.unread)
     found = keys.found(model)
     return found if local is None else replace(found, batch_per_replica=local)
-
-
-def _renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Under the names of 0.2."""
-    found = dict(settings)
-    for old, new in _KEYS.old.items():
-        given = found.pop(old, None)
-        if given is None or (new.value is not None and given is False):
-            continue
-        found.setdefault(new.name, given if new.value is None else new.value)
-    return found
 
 
 def _model(keys: Notebook, source: Source) -> ModelSpec | None:
