@@ -135,3 +135,13 @@ def _usable_key(store: Store, secret: str) -> ApiKey | None:
         with store.writing() as repos:
             repos.api_keys.touch(key.id, now)
     return key
+
+
+def check_may_cancel(principal: Principal, created_by: str | None) -> None:
+    """Refuse who neither asked for it nor is an admin.
+
+    Raises:
+        ProblemRaised: another API key asked.
+    """
+    if created_by not in (None, principal.id) and "admin" not in principal.scopes:
+        raise ProblemRaised(403, "another API key asked this; only it or an admin's may cancel it")

@@ -9,12 +9,12 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from api.auth import KeyFirst, Principal, Reader, Writer
+from api.auth import KeyFirst, Principal, Reader, Writer, check_may_cancel
 from api.conditional import FOR_EVER, body_of, conditional
 from api.idempotency import REPLAYED, IdempotencyKey, Once
 from api.paging import NEWEST_FIRST, cursor_of, place_of
 from api.preferences import wait_of
-from api.problems import ProblemRaised, not_found
+from api.problems import not_found
 from api.questions import search_request
 from api.routes.common import LOOK_AGAIN_S, SearchId, Served, look_up, now, problems
 from api.schemas.answers import Search, SearchList
@@ -189,8 +189,7 @@ def cancel_search(search_id: SearchId, state: Served, principal: Writer) -> Resp
     It ends for all who asked the same question and wait.
     """
     found = look_up(state, search_id)
-    if found.created_by not in (None, principal.id) and "admin" not in principal.scopes:
-        raise ProblemRaised(403, "another API key asked this; only it or an admin's may cancel it")
+    check_may_cancel(principal, found.created_by)
     with state.store.writing() as repos:
         search = repos.searches.request_cancel(search_id, now())
     assert search is not None, "searches are never removed"

@@ -11,11 +11,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from api.auth import KeyFirst, Principal, Reader, Writer
+from api.auth import KeyFirst, Principal, Reader, Writer, check_may_cancel
 from api.conditional import body_of, conditional
 from api.idempotency import REPLAYED, IdempotencyKey, Once
 from api.paging import NEWEST_FIRST, cursor_of, place_of
-from api.problems import ProblemRaised, not_found
+from api.problems import not_found
 from api.questions import study_request, study_settings
 from api.routes.common import Served, StudyId, now, problems
 from api.schemas.answers import ListedStudy, Study, StudyList
@@ -117,8 +117,7 @@ def cancel_study(study_id: StudyId, state: Served, principal: Writer) -> Respons
         found = repos.studies.get(study_id)
     if found is None:
         raise not_found("study", study_id)
-    if found.created_by not in (None, principal.id) and "admin" not in principal.scopes:
-        raise ProblemRaised(403, "another API key asked this; only it or an admin's may cancel it")
+    check_may_cancel(principal, found.created_by)
     with state.store.writing() as repos:
         repos.studies.end(study_id, "stopped", _CANCELLED, now())
         told = _told(repos, study_id)
