@@ -78,6 +78,26 @@ class Guarded:
         end(lambda: marked(trial.key))
 
 
+class OnThisMachine:
+    """What the runners share that start commands here: one trial at a time, which never outlives its worker."""
+
+    at_once = 1
+    outlives_worker = False
+
+    def __init__(self) -> None:
+        self._guarded = Guarded()
+
+    def find(self, trial: TrialJob) -> str | None:
+        """Nothing outlives its worker."""
+        return None
+
+    def state(self, handle: str, trial: TrialJob) -> State:
+        return self._guarded.state(handle, trial)
+
+    def stop(self, handle: str, trial: TrialJob) -> None:
+        self._guarded.stop(handle, trial)
+
+
 def _beat(guard: subprocess.Popen[bytes]) -> None:
     """Give the guard a sign now and then, for as long as it is there."""
     assert guard.stdin is not None

@@ -6,25 +6,20 @@ from importlib.util import find_spec
 
 from costmodel.errors import InvalidInput
 from planner.export.job import Job
-from planner.profiling.local import Guarded
+from planner.profiling.local import OnThisMachine
 from planner.profiling.probe.can import check_can
 from planner.profiling.probing import probe_words, torchrun_words
-from planner.profiling.runner import State, TrialJob
+from planner.profiling.runner import TrialJob
 
 _MOST_PROCESSES = 64
 # Ranks share the cores; threads of their own would only stand in each other's way.
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
 
 
-class LocalRunner:
+class LocalRunner(OnThisMachine):
     """One trial at a time, each a process for every device of its plan."""
 
     name = "local"
-    at_once = 1
-    outlives_worker = False
-
-    def __init__(self) -> None:
-        self._guarded = Guarded()
 
     def check(self, job: Job) -> None:
         """Accept what the probe can run with as many processes as a machine should have."""
@@ -38,13 +33,3 @@ class LocalRunner:
         processes = str(trial.job.plan.devices_used)
         words = torchrun_words("--standalone", "--nproc-per-node", processes, *probe_words(trial))
         return self._guarded.start(trial, words, _ENVIRONMENT)
-
-    def find(self, trial: TrialJob) -> str | None:
-        """Nothing outlives its worker."""
-        return None
-
-    def state(self, handle: str, trial: TrialJob) -> State:
-        return self._guarded.state(handle, trial)
-
-    def stop(self, handle: str, trial: TrialJob) -> None:
-        self._guarded.stop(handle, trial)
