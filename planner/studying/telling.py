@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from db import records
+from planner.stored.compared import beside_predicted
 from planner.studying.progress import Progress
 
 Json = dict[str, Any]
@@ -45,8 +46,7 @@ def study_alone(study: records.Study) -> Json:
 def trial_in_words(progress: Progress, trial: records.Trial) -> Json:
     """A trial with what was predicted of its plan and what was measured."""
     plan, measured = progress.plans[trial.place], progress.measurements.get(trial.number)
-    predicted, low_high = plan.prediction["step_time_s"], plan.prediction["step_time_interval_s"]
-    step = None if measured is None else measured.step_time_s
+    beside = {} if measured is None else beside_predicted(measured, plan.prediction)
     return {
         "number": trial.number,
         "state": trial.state,
@@ -58,12 +58,12 @@ def trial_in_words(progress: Progress, trial: records.Trial) -> Json:
         "attempt": trial.attempt,
         "gain": trial.details.get("gain"),
         "chance_to_fit": trial.details.get("chance_to_fit"),
-        "predicted_step_time_s": predicted,
-        "predicted_step_time_interval_s": list(low_high),
+        "predicted_step_time_s": plan.prediction["step_time_s"],
+        "predicted_step_time_interval_s": list(plan.prediction["step_time_interval_s"]),
         "predicted_peak_bytes": plan.prediction["memory"]["peak_bytes"],
         "measurement_id": None if measured is None else measured.id,
-        "step_time_s": step,
-        "measured_over_predicted": None if step is None else step / predicted,
+        "step_time_s": None if measured is None else measured.step_time_s,
+        "measured_over_predicted": beside.get("measured_over_predicted"),
         "peak_allocated_bytes": None if measured is None else measured.peak_allocated_bytes,
         "peak_reserved_bytes": None if measured is None else measured.peak_reserved_bytes,
         "created_at": _moment(trial.created_at),
