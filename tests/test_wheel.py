@@ -85,7 +85,8 @@ def test_every_module_and_data_file_is_inside(wheel: Path) -> None:
     modules = {path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
     catalog = {path for path in (ROOT / "costmodel" / "catalog").rglob("*") if path.is_file()}
     template = ROOT / "db" / "migrations" / "script.py.mako"
-    pages = {*(ROOT / "api" / "dashboard").glob("templates/*"), *(ROOT / "api" / "dashboard").glob("static/*")}
+    dashboard = ROOT / "api" / "dashboard"
+    pages = {path for folder in ("templates", "static") for path in (dashboard / folder).rglob("*") if path.is_file()}
     belongs = {
         path.relative_to(ROOT).as_posix()
         for path in {*modules, *catalog, *pages, template, ROOT / "costmodel" / "py.typed"}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from fastapi import Depends, FastAPI
 
-from api.dashboard import assets, reference, routes
+from api.dashboard import assets, reference
 from api.dashboard.error_pages import ErrorPages
+from api.dashboard.searches import routes as searches
 from api.routes.common import given_once
 
 
 def install(app: FastAPI) -> None:
     """Add pages, their files, and error pages around the whole application; call it after other middleware is in."""
-    app.include_router(routes.router, dependencies=[Depends(given_once)])
+    for router in (searches.router,):
+        app.include_router(router, dependencies=[Depends(given_once)])
     app.include_router(reference.router)
     app.include_router(assets.router)
     app.add_middleware(ErrorPages)

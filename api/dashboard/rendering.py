@@ -12,7 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from api.dashboard import words
 from api.dashboard.accept import HTML, JSON, preferred
 from api.dashboard.assets import assets
+from api.dashboard.charts.drawing import drawing_of
 
+# Entries of the bar: address and name.
+_BAR = (("/searches", "Searches"), ("/docs", "API"))
 # The same address answers with either, so caches must keep the two apart.
 _VARY = "Accept"
 
@@ -28,8 +31,10 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.globals["asset"] = lambda name: assets()[name].address
+    environment.globals["bar"] = lambda: _BAR
     for name in ("number", "age", "moment", "seconds", "best", "listed_result"):
         environment.filters[name] = getattr(words, name)
+    environment.filters["drawn"] = drawing_of
     return environment
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from api.dashboard.again import form_of
-from api.dashboard.form import Form, question_of
+from api.dashboard.searches.again import form_of
+from api.dashboard.searches.form import Form, question_of
 from api.questions import search_request
 from api.settings import Settings
 from costmodel.calibration.calibration import Calibration, load_calibration

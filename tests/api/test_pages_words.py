@@ -10,7 +10,7 @@ import pytest
 
 from api.dashboard import words
 from api.dashboard.accept import HTML, JSON, preferred
-from api.dashboard.form import empty_form, question_of
+from api.dashboard.searches.form import empty_form, question_of
 from api.problems import MEDIA_TYPE
 from api.schemas.requests import SearchBody
 

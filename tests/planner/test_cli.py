@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from api.dashboard.ranking import _EXCHANGES
+from api.dashboard.searches.ranking import _EXCHANGES
 from costmodel.spec.plan import CP_COMM_TYPES
 from planner.cli.main import run
 from planner.cli.report import _CP_SHORT

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.dashboard.ranking import groups_of, rows_of
+from api.dashboard.searches.ranking import groups_of, rows_of
 from costmodel.catalog.framework_catalog import load_framework
 from costmodel.plan_rows import plan_of
 from costmodel.scenario import Scenario

@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl
 from fastapi import Request
 from pydantic import ValidationError
 
-from api.dashboard.checks import field_of, refusals, said
-from api.dashboard.fields import Kind, fields
+from api.dashboard.searches.checks import field_of, refusals, said
+from api.dashboard.searches.fields import Kind, fields
 from api.problems import ProblemRaised
 from api.schemas.requests import SearchBody
 from api.validation import words

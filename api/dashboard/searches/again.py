@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from api.dashboard.fields import as_typed
-from api.dashboard.form import Form
+from api.dashboard.searches.fields import as_typed
+from api.dashboard.searches.form import Form
 from costmodel.calibration.calibration import DEFAULT_CALIBRATION, named_calibration
 from costmodel.catalog.cluster_catalog import named_cluster
 from costmodel.catalog.framework_catalog import load_framework

@@ -14,11 +14,12 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from api.auth import Principal, Reader, Writer
-from api.dashboard import ranking, verdict, words
-from api.dashboard.again import form_of, why_not_again
-from api.dashboard.fields import fields
-from api.dashboard.form import Form, empty_form, question_of, typed_in, with_error
+from api.dashboard import words
 from api.dashboard.rendering import page, twin, wants_json
+from api.dashboard.searches import ranking, verdict
+from api.dashboard.searches.again import form_of, why_not_again
+from api.dashboard.searches.fields import fields
+from api.dashboard.searches.form import Form, empty_form, question_of, typed_in, with_error
 from api.problems import not_found
 from api.routes import searches
 from api.routes.common import Served

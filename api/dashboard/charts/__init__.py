@@ -1,0 +1,1 @@
+"""Charts: said once as data (``chart.py``), drawn here as SVG (``drawing.py``), and zoomed in the browser by Plotly."""

@@ -1,0 +1,1 @@
+"""Searches: the list with the form to ask, and one search with its answer."""
