@@ -1,217 +1,97 @@
-"""A real browser for tests: Chromium without a window, told what to do over two pipes in the DevTools protocol.
-
-That is how Puppeteer and Playwright speak to it too. It takes a hundred lines here, where their packages bring a
-hundred megabytes of browsers and runtimes that are never used, and Selenium a driver of just the browser's version.
-"""
+"""A real browser for tests: Debian's Chromium without a window, driven by Playwright."""
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
-import select
 import shutil
-import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
-
-Json = dict[str, Any]
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, expect, sync_playwright
 
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-_PATIENCE_S = 20.0
 # As root and in a container there is no sandbox; nothing but the pages under test is to be asked for.
 _FLAGS = (
-    "--headless",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--disable-quic",
     "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
     "--no-proxy-server",
-    "--remote-debugging-pipe",
 )
-# The protocol has fixed numbers for its pipes; ours are above nine, so that neither is in the way of the other.
-_START = 'exec "${@:3}" 3<&"$1" 4>&"$2"'
-_KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), "Backspace": (8, ""), "a": (65, "")}
-_CTRL, _SHIFT = 2, 8
-
-
-class Refused(AssertionError):
-    """The browser can't do what it was told to: the page that it was told of is gone, say."""
-
-
-class Browser:
-    """A running browser."""
-
-    def __init__(self, read: int, write: int) -> None:
-        self._read, self._write = read, write
-        self._last_id, self._unread, self._answers = 0, b"", dict[int, Json]()
-        self.tabs: dict[str, Tab] = {}
-
-    def tab(self, base: str) -> Tab:
-        """A new tab, for the pages under that address."""
-        context = self.call("Target.createBrowserContext")["browserContextId"]
-        target = self.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
-        session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        self.tabs[session] = Tab(self, session, base)
-        for domain in ("Page", "Runtime", "Network", "Log"):
-            self.call(f"{domain}.enable", session)
-        self.call("Emulation.setFocusEmulationEnabled", session, enabled=True)
-        return self.tabs[session]
-
-    def call(self, method: str, session: str | None = None, **params: Any) -> Json:
-        """Do something; what the browser answers."""
-        self._last_id += 1
-        message = {"id": self._last_id, "method": method, "params": params}
-        message |= {} if session is None else {"sessionId": session}
-        os.write(self._write, json.dumps(message).encode() + b"\0")
-        end = time.monotonic() + _PATIENCE_S
-        while self._last_id not in self._answers:
-            self.listen(end)
-        answer = self._answers.pop(self._last_id)
-        if "error" in answer:
-            raise Refused(f"{method} {params}: {answer['error']}")
-        return dict(answer["result"])
-
-    def listen(self, end: float) -> None:
-        """Take in what it says next, until that moment at the latest."""
-        readable, _, _ = select.select([self._read], [], [], max(end - time.monotonic(), 0.0))
-        assert readable, "the browser says nothing"
-        said = os.read(self._read, 1 << 20)
-        assert said, "the browser is gone"
-        *messages, self._unread = (self._unread + said).split(b"\0")
-        for message in map(json.loads, messages):
-            if "id" in message:
-                self._answers[message["id"]] = message
-            elif message.get("sessionId") in self.tabs:
-                self.tabs[message["sessionId"]].notice(message["method"], message["params"])
-
-
-class Tab:
-    """A tab with a profile of its own.
-
-    Attributes:
-        requests: every address that a page asked for.
-        complaints: errors of scripts, and what the console says of pages: breaches of the content policy, say.
-    """
-
-    def __init__(self, browser: Browser, session: str, base: str) -> None:
-        self._browser, self._session, self.base = browser, session, base
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        self._loaded = 0
-
-    def notice(self, event: str, params: Json) -> None:
-        """Take note of an event."""
-        if event == "Page.loadEventFired":
-            self._loaded += 1
-        elif event == "Network.requestWillBeSent":
-            self.requests.append(params["request"]["url"])
-        elif event in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled"):
-            self.complaints.append(json.dumps(params))
-        # That a form is answered with 422 is no mistake of the page.
-        elif event == "Log.entryAdded" and params["entry"]["source"] != "network":
-            self.complaints.append(json.dumps(params["entry"]))
-
-    def call(self, method: str, **params: Any) -> Json:
-        """Do something in this tab."""
-        return self._browser.call(method, self._session, **params)
-
-    def open(self, path: str) -> None:
-        """Go to a page, and wait until it is there."""
-        with self.leaving():
-            self.call("Page.navigate", url=self.base + path)
-
-    @contextmanager
-    def leaving(self) -> Iterator[None]:
-        """What happens within leads to another page; waits until that is there."""
-        before, end = self._loaded, time.monotonic() + _PATIENCE_S
-        yield
-        while self._loaded == before:
-            self._browser.listen(end)
-
-    def js(self, expression: str) -> Any:
-        """The value of an expression in the page."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
-        if "exceptionDetails" in answer:
-            raise Refused(f"{expression}: {answer['exceptionDetails']}")
-        return answer["result"].get("value")
-
-    def wait_for(self, expression: str, seconds: float = _PATIENCE_S) -> Any:
-        """The value of an expression as soon as it is true; the page may be replaced meanwhile."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            with suppress(Refused):
-                found = self.js(expression)
-                if found:
-                    return found
-            time.sleep(0.02)
-        raise AssertionError(f"not in {seconds:g} s: {expression}\n{self.js('document.body.innerText')}")
-
-    def press(self, key: str, modifiers: int = 0) -> None:
-        """Press a key and let go of it."""
-        code, text = _KEYS[key]
-        told = {"key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
-        self.call("Input.dispatchKeyEvent", type="keyDown", **told, **({"text": text} if text else {}))
-        self.call("Input.dispatchKeyEvent", type="keyUp", **told)
-
-    def tab_to(self, selector: str, back: bool = False, most: int = 60) -> None:
-        """Press Tab until that element has the focus."""
-        for _ in range(most):
-            self.press("Tab", _SHIFT if back else 0)
-            if self.js(f"document.activeElement.matches({json.dumps(selector)})"):
-                return
-        raise AssertionError(f"Tab does not lead to {selector}")
-
-    def type(self, text: str) -> None:
-        """Replace what stands in the field with the focus."""
-        self.call("Input.dispatchKeyEvent", type="keyDown", key="a", commands=["selectAll"], modifiers=_CTRL)
-        self.press("Backspace")
-        self.call("Input.insertText", text=text)
-
-    def resize(self, width: int, height: int = 844) -> None:
-        """As on a screen of so many pixels; those below 500 are a telephone's."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
-        )
-
-    def prefer(self, scheme: str) -> None:
-        """``light`` or ``dark``, as its user has chosen for all pages."""
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+_PATIENCE_MS = 20_000
+expect.set_options(timeout=_PATIENCE_MS)
+# That a form is answered with 422, or that a page isn't there, is no mistake of the page.
+_STATUS = "Failed to load resource: the server responded with a status of"
 
 
 @contextmanager
-def browsing(folder: Path) -> Iterator[Browser]:
+def browsing() -> Iterator[Browser]:
     """A browser for as long as the block runs. Without one the test is skipped on a user's machine, and fails in CI."""
     program = next((found for name in _PROGRAMS if (found := shutil.which(name))), None)
     if program is None:
         if os.environ.get("CI"):
             pytest.fail("Chromium is not installed: no chromium on PATH")
         pytest.skip("Chromium is not installed")
-    to_it, from_it = os.pipe(), os.pipe()
-    its = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_it[0], from_it[1])]
-    command = ["bash", "-c", _START, "bash", *map(str, its), program, *_FLAGS, f"--user-data-dir={folder / 'profile'}"]
-    with (folder / "chromium.log").open("wb") as log:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=its, process_group=0
-        )
-    for end in (to_it[0], from_it[1], *its):
-        os.close(end)
-    try:
-        browser = Browser(from_it[0], to_it[1])
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=list(_FLAGS))
         yield browser
-        browser.call("Browser.close")
-        process.wait(timeout=_PATIENCE_S)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(from_it[0])
-        os.close(to_it[1])
+        browser.close()
+
+
+class Visit:
+    """What happens while somebody looks at pages.
+
+    Attributes:
+        page: the tab.
+        strangers: addresses of other origins that were asked for; none of them was reached.
+        complaints: errors of scripts, and what the console says: breaches of the content policy, say.
+    """
+
+    def __init__(self, page: Page, base: str) -> None:
+        self.page, self.strangers, self.complaints = page, list[str](), list[str]()
+        self._origin = urlsplit(base)[:2]
+        page.set_default_timeout(_PATIENCE_MS)
+        page.route("**/*", self._let_pass)
+        page.on("console", self._listen)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def press_to(self, selector: str, back: bool = False, most: int = 90) -> None:
+        """Press Tab until that element has the focus."""
+        for _ in range(most):
+            self.page.keyboard.press("Shift+Tab" if back else "Tab")
+            if self.page.evaluate("selector => document.activeElement.matches(selector)", selector):
+                return
+        raise AssertionError(f"Tab does not lead to {selector}")
+
+    def _let_pass(self, route: Route, request: Request) -> None:
+        scheme = urlsplit(request.url).scheme
+        # What a page holds itself is no request.
+        if urlsplit(request.url)[:2] == self._origin or scheme in ("data", "blob"):
+            route.continue_()
+        else:
+            self.strangers.append(request.url)
+            route.abort()
+
+    def _listen(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not message.text.startswith(_STATUS):
+            self.complaints.append(message.text)
+
+
+@contextmanager
+def visiting(browser: Browser, base: str, **preferences: Any) -> Iterator[Visit]:
+    """A tab with a profile of its own, that in the end has asked nobody else for anything and has no complaints.
+
+    Args:
+        base: the server's address; paths are under it.
+        preferences: of ``Browser.new_context``: ``color_scheme``, ``viewport``, ``java_script_enabled`` and so on.
+    """
+    chosen: Mapping[str, Any] = {"viewport": {"width": 1280, "height": 844}, **preferences}
+    with browser.new_context(base_url=base, **chosen) as context:
+        visit = Visit(context.new_page(), base)
+        yield visit
+        assert visit.strangers == []
+        assert visit.complaints == []

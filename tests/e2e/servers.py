@@ -68,6 +68,11 @@ class Server:
         )
 
     @property
+    def address(self) -> str:
+        """Where it serves, without a slash at the end."""
+        return str(self.client.base_url).rstrip("/")
+
+    @property
     def workers(self) -> list[int]:
         """Ids of its processes that search."""
         return children(self.process.pid)
