@@ -13,6 +13,8 @@ from api.dashboard import words
 from api.dashboard.accept import HTML, JSON, preferred
 from api.dashboard.assets import assets
 from api.dashboard.charts.drawing import drawing_of
+from api.dashboard.charts.parallel import parallel_drawing_of
+from api.dashboard.charts.zoom import figure_of
 
 # Entries of the bar: address and name.
 _BAR = (("/searches", "Searches"), ("/docs", "API"))
@@ -21,8 +23,9 @@ _VARY = "Accept"
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """Where templates are found, and what they may use."""
+    made = Environment(
         loader=PackageLoader("api.dashboard"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -30,17 +33,19 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.globals["asset"] = lambda name: assets()[name].address
-    environment.globals["bar"] = lambda: _BAR
+    made.globals["asset"] = lambda name: assets()[name].address
+    made.globals["bar"] = lambda: _BAR
     for name in ("number", "age", "moment", "seconds", "best", "listed_result"):
-        environment.filters[name] = getattr(words, name)
-    environment.filters["drawn"] = drawing_of
-    return environment
+        made.filters[name] = getattr(words, name)
+    made.filters["drawn"] = drawing_of
+    made.filters["parallel_drawn"] = parallel_drawing_of
+    made.filters["figure"] = figure_of
+    return made
 
 
 def html(template: str, **values: Any) -> str:
     """A template with its values."""
-    return _environment().get_template(template).render(values)
+    return environment().get_template(template).render(values)
 
 
 def page(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:

@@ -94,3 +94,45 @@ class Chart:
     marks: tuple[Mark, ...] = ()
     diagonal: Diagonal | None = None
     height: int = 300
+
+    @property
+    def linked(self) -> bool:
+        """Whether any value leads anywhere."""
+        return any(series.links for series in self.series)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One thing through all axes.
+
+    Attributes:
+        values: one for each axis; None where there is none. Places of categories where the axis has names.
+        said: what a reader is told when it is pointed at.
+        strong: it stands out, and lies on top.
+    """
+
+    values: tuple[float | None, ...]
+    said: str
+    link: str = ""
+    hue: int = 0
+    strong: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelCoordinates:
+    """Many values of many things: an upright axis for each value, a line for each thing.
+
+    There is no zooming into it: Plotly draws such lines with code that it makes as it runs, which our policy forbids.
+
+    Attributes:
+        id: unique on its page; letters and hyphens.
+        told: what the picture shows, for those who don't see it.
+        height: in pixels, at a width of 760.
+    """
+
+    id: str
+    title: str
+    told: str
+    axes: tuple[Axis, ...]
+    lines: tuple[Line, ...]
+    height: int = 300

@@ -6,11 +6,12 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from api.dashboard.charts.chart import Chart, Series
-from api.dashboard.charts.scales import Scale, scale_of
+from api.dashboard.charts.scales import Scale, Ticks, scale_of
 
 WIDTH = 760
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 14, 12, 44
-_BAR = 0.72  # of the distance between categories
+LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 44
+BAR = 0.72
+"""How wide a bar is, of the distance between categories."""
 _MOST_NAMES = 24  # labels of categories that find a place side by side
 
 
@@ -64,25 +65,16 @@ class Drawing:
 
 def drawing_of(chart: Chart) -> Drawing:
     """Everything at its place."""
-    right, bottom = WIDTH - _RIGHT, chart.height - _BOTTOM
-    tops = _tops(chart)
-    values = [value for top in tops for value in top]
-    values += [end for series in chart.series for end in (*series.low, *series.high)]
-    values += [mark.value for mark in chart.marks]
-    positions = [position for series in chart.series for position in series.x]
-    if chart.diagonal:
-        positions, values = [*positions, *values], [*positions, *values]
-    x = scale_of(chart.x, positions, _LEFT, right)
-    y = scale_of(chart.y, values, bottom, _TOP)
+    x, y = scales_of(chart)
     return Drawing(
         chart=chart,
         width=WIDTH,
         height=chart.height,
-        left=_LEFT,
-        right=right,
-        top=_TOP,
-        bottom=bottom,
-        x_ticks=_thinned([(x(tick), label) for tick, label in x.ticks]),
+        left=LEFT,
+        right=WIDTH - RIGHT,
+        top=TOP,
+        bottom=chart.height - BOTTOM,
+        x_ticks=[(x(tick), label) for tick, label in thinned(x.ticks)],
         y_ticks=[(y(tick), label) for tick, label in y.ticks],
         layers=_layers(chart, x, y),
         marks=[(y(mark.value), mark.name) for mark in chart.marks],
@@ -90,7 +82,20 @@ def drawing_of(chart: Chart) -> Drawing:
     )
 
 
-def _thinned(ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
+def scales_of(chart: Chart) -> tuple[Scale, Scale]:
+    """Both axes, on which all of the chart has its place."""
+    values = [value for top in _tops(chart) for value in top]
+    values += [end for series in chart.series for end in (*series.low, *series.high)]
+    values += [mark.value for mark in chart.marks]
+    positions = [position for series in chart.series for position in series.x]
+    if chart.diagonal:
+        positions, values = [*positions, *values], [*positions, *values]
+    x = scale_of(chart.x, positions, LEFT, WIDTH - RIGHT)
+    return x, scale_of(chart.y, values, chart.height - BOTTOM, TOP)
+
+
+def thinned(ticks: Ticks) -> Ticks:
+    """As many as find a place side by side."""
     return ticks[:: -(-len(ticks) // _MOST_NAMES)] if ticks else ticks
 
 
@@ -115,7 +120,7 @@ def _layers(chart: Chart, x: Scale, y: Scale) -> list[Layer]:
 
 def _bars(series: Series, x: Scale, y: Scale, ends: dict[float, float]) -> Layer:
     layer = Layer(name=series.name, kind="bars", hue=series.hue)
-    width = round(_BAR * abs(x(1.0) - x(0.0)), 2)
+    width = round(BAR * abs(x(1.0) - x(0.0)), 2)
     for place, (position, value) in enumerate(zip(series.x, series.y, strict=True)):
         start = ends[position]
         ends[position] = start + (value or 0.0)

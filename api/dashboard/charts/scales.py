@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from api.dashboard.charts.chart import Axis
 
+Ticks = tuple[tuple[float, str], ...]
+"""Value and label."""
+
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _ABOUT = 5  # labels on an axis
 _MARGIN = 0.04  # of the span, beside the outermost values
@@ -19,7 +22,6 @@ class Scale:
 
     Attributes:
         low, high: the values at both ends, in log10 where ``log``.
-        ticks: value and label.
     """
 
     start: float
@@ -27,7 +29,7 @@ class Scale:
     low: float
     high: float
     log: bool
-    ticks: tuple[tuple[float, str], ...]
+    ticks: Ticks
 
     def __call__(self, value: float) -> float:
         shown = math.log10(value) if self.log else value
