@@ -49,6 +49,20 @@ def _offload(plan: Plan, scenario: Scenario) -> Findings:
             yield "optimizer_offload_is_precision_aware", f"{needs} adam, found {scenario.workload.optimizer.name}"
 
 
+def _recompute(plan: Plan, scenario: Scenario) -> Findings:
+    """Megatron-Core 0.14.0 transformer_config.py:912-918, 0.13.0:846."""
+    framework, precision = scenario.framework, scenario.workload.precision
+    eight_bits = precision.name.startswith(("fp8", "mxfp8"))
+    if plan.recompute != "selective" or not eight_bits or not framework.has("fp8_recompute_checked"):
+        return
+    if framework.has("fp8_recompute_of_norms") and precision.name != "fp8":
+        return
+    for module in plan.recompute_modules:
+        if module in ("layernorm", "moe_act"):
+            yield "fp8_norms_run_once", f"recompute_modules {module} in precision {precision.name}"
+            return
+
+
 def _shapes(plan: Plan, scenario: Scenario) -> Findings:
     model, tp = scenario.model, plan.tp
     world = mesh_size(plan)
@@ -136,4 +150,13 @@ def _splits(
         yield tuple((total // vpp,) * vpp for total in totals)
 
 
-MEGATRON_PARTS = (_sharding, _offload, _shapes, _context, _pipeline, *MEGATRON_MODEL_PARTS, *MEGATRON_EXPERT_PARTS)
+MEGATRON_PARTS = (
+    _sharding,
+    _offload,
+    _recompute,
+    _shapes,
+    _context,
+    _pipeline,
+    *MEGATRON_MODEL_PARTS,
+    *MEGATRON_EXPERT_PARTS,
+)

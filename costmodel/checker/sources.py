@@ -19,6 +19,7 @@ _OWN: Mapping[str, Mapping[str, str]] = {
         "megatron/training/arguments.py:1442",
         "ep_overlap_without_moe_recompute": "NVIDIA/Megatron-LM d98e8a64ddf3 (2026-08-22) "
         "megatron/core/transformer/transformer_config.py:3003-3050; 0.16.1 doesn't ask",
+        "fp8_norms_run_once": "megatron-core 0.14.0 (PyPI) megatron/core/transformer/transformer_config.py:912-918",
         "recompute_modules_in_model": _MEGATRON + "transformer/transformer_config.py:1213-1222",
         "activation_offload_without_pipeline": _MEGATRON + "transformer/transformer_config.py:1144",
         "activation_offload_without_recompute": _MEGATRON + "transformer/transformer_config.py:1149",

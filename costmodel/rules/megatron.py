@@ -14,6 +14,7 @@ from costmodel.rules.experts import MEGATRON_EXPERT_RULES
 from costmodel.rules.megatron_model import MEGATRON_MODEL_RULES
 from costmodel.rules.megatron_pipeline import MEGATRON_PIPELINE_RULES
 from costmodel.rules.offload import MEGATRON_OFFLOAD_RULES
+from costmodel.rules.recompute import MEGATRON_RECOMPUTE_RULES
 from costmodel.rules.rule import PlanColumns, Row, Rule, divisible_rule
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import CP_COMM_TYPES, CpCommType
@@ -179,4 +180,5 @@ MEGATRON_RULES: tuple[Rule, ...] = (
         "megatron-core 0.13.0 (PyPI) megatron/core/parallel_state.py:1278, 0.12.0 hasn't it",
     ),
     *MEGATRON_OFFLOAD_RULES,
+    *MEGATRON_RECOMPUTE_RULES,
 )

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from costmodel.arrays import Bools
+from costmodel.arrays import Bools, Ints
+from costmodel.recompute_modules import modules_code, selective_modules
 from costmodel.rules.rule import CATALOG, OWN, PlanColumns, Row, Rule
 from costmodel.scenario import Scenario
 from costmodel.spec.model import ModelSpec
@@ -71,7 +72,52 @@ def _interval_known(scenario: Scenario, columns: PlanColumns) -> Bools:
     return np.asarray((columns["recompute_interval"] == 1) | framework.has("recompute_uniform") | (not framework.rules))
 
 
+def _run_twice(scenario: Scenario) -> int:
+    """Bits of the modules whose second forward pass this version refuses in the scenario's precision.
+
+    Delayed scaling would see the maxima of the forward pass once more; the first version to look refused all scalings.
+    """
+    precision = scenario.workload.precision
+    refused = precision.name == _DELAYED or not scenario.framework.has("fp8_recompute_of_norms")
+    return _mask(_NORMS) if precision.compute == "fp8" and refused else 0
+
+
+def _effective(scenario: Scenario, codes: Ints) -> Ints:
+    """Codes with what the framework recomputes by itself said."""
+    return np.where(codes == 0, modules_code(selective_modules(scenario)), codes)
+
+
+def _norms_once(scenario: Scenario, columns: PlanColumns) -> Bools:
+    again = _effective(scenario, columns["recompute_modules"]) & _run_twice(scenario)
+    return np.asarray((columns["recompute"] != SELECTIVE) | (again == 0))
+
+
+def _norms_once_reason(scenario: Scenario, row: Row) -> str:
+    again = int(_effective(scenario, np.asarray(row["recompute_modules"]))) & _run_twice(scenario)
+    framework = scenario.framework
+    return (
+        f"recompute_modules {_first(again)} in precision {scenario.workload.precision.name}: {framework.title} "
+        f"{framework.version} refuses to run it twice"
+    )
+
+
+_DELAYED = "fp8"
+_NORMS = ("layernorm", "moe_act")
 _AXES = ("recompute", "recompute_modules")
+
+MEGATRON_RECOMPUTE_RULES: tuple[Rule, ...] = (
+    Rule(
+        name="fp8_norms_run_once",
+        axes=_AXES,
+        holds=_norms_once,
+        reason=_norms_once_reason,
+        with_feature="fp8_recompute_checked",
+        source=(
+            "megatron-core (PyPI) megatron/core/transformer/transformer_config.py: 0.14.0:912-918 refuses delayed "
+            "scaling, 0.13.0:846 every fp8 recipe"
+        ),
+    ),
+)
 
 RECOMPUTE_RULES: tuple[Rule, ...] = (
     Rule(

@@ -173,6 +173,8 @@ FIRST_VERSIONS = {
     "ep_overlap": "0.14",
     "ep_overlap_mtp_in_pipeline": "0.16",
     "ep_overlap_whole_moe": "0.17",
+    "fp8_recompute_checked": "0.13",
+    "fp8_recompute_of_norms": "0.14",
 }
 # Which Megatron-Core a version of NeMo shipped with (NeMo Framework's software component versions).
 BEHIND_NEMO = {"2.0": "0.9", "2.1": "0.10", "2.2": "0.11", "2.3": "0.12", "2.4": "0.13", "2.5": "0.14"}
