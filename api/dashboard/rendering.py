@@ -17,7 +17,7 @@ from api.dashboard.charts.parallel import parallel_drawing_of
 from api.dashboard.charts.zoom import figure_of
 
 # Entries of the bar: address and name.
-_BAR = (("/searches", "Searches"), ("/docs", "API"))
+_BAR = (("/searches", "Searches"), ("/studies", "Studies"), ("/docs", "API"))
 # The same address answers with either, so caches must keep the two apart.
 _VARY = "Accept"
 
@@ -35,7 +35,7 @@ def environment() -> Environment:
     )
     made.globals["asset"] = lambda name: assets()[name].address
     made.globals["bar"] = lambda: _BAR
-    for name in ("number", "age", "moment", "seconds", "best", "listed_result"):
+    for name in ("number", "age", "moment", "seconds", "fine", "best", "listed_result"):
         made.filters[name] = getattr(words, name)
     made.filters["drawn"] = drawing_of
     made.filters["parallel_drawn"] = parallel_drawing_of

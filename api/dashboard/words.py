@@ -26,6 +26,11 @@ def seconds(value: float) -> str:
     return f"{value:.3f}" if value < 1000 else f"{value:,.0f}"
 
 
+def fine(value: float) -> str:
+    """Seconds of which thousandths are not enough to tell two apart: about four digits."""
+    return seconds(value) if value >= 1 else f"{value:.4f}" if value >= 0.1 else f"{value:.5f}"
+
+
 def percent(share: float) -> str:
     """A share as per cent, without the sign: that stands in the header."""
     return f"{100 * share:.1f}"

@@ -6,92 +6,29 @@ import json
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
 
-from db.records import Measurement, Study, StudyCandidate, Trial
+from db.records import Study
 from planner.client.listening import messages
-from tests.api.asking import pointers, problem, question
+from tests.api.asking import pointers, problem
 from tests.api.conftest import Live
-
-_NUMBER = count()
-
-
-def _study(**changes: Any) -> dict[str, Any]:
-    asked = {key: value for key, value in question().items() if key != "top"}
-    return {**asked, "name": f"study {next(_NUMBER)} {uuid4().hex[:6]}", "runner": "command", **changes}
-
-
-def _opened(client: httpx.Client, **changes: Any) -> dict[str, Any]:
-    response = client.post("/v1/studies", json=_study(**changes))
-    assert response.status_code == 202, response.text
-    found: dict[str, Any] = response.json()
-    assert response.headers["location"] == f"/v1/studies/{found['id']}"
-    return found
-
-
-class _Hand:
-    """What a worker writes, by hand."""
-
-    def __init__(self, live: Live, study_id: str, plan_ids: list[str]) -> None:
-        self.store, self.id, self.plan_ids = live.store, study_id, plan_ids
-        self.now = datetime.now(UTC)
-        self.until = self.now + timedelta(minutes=5)
-
-    def prepared(self) -> None:
-        with self.store.writing() as repos:
-            mine = repos.studies.claim_preparation(self.id, "hand", self.now, self.until)
-            assert isinstance(mine, Study)
-            places = [
-                StudyCandidate(study_id=self.id, place=place, plan_id=plan_id, origin="search")
-                for place, plan_id in enumerate(self.plan_ids)
-            ]
-            assert repos.studies.prepared(mine, places)
-
-    def begun(self, place: int) -> Trial:
-        with self.store.writing() as repos:
-            trial = repos.studies.begin(self.id, place, "hand", {"gain": 0.1}, self.now, self.until)
-        assert trial is not None
-        return trial
-
-    def finished(self, trial: Trial, outcome: str, step_time_s: float | None) -> None:
-        measured = Measurement(
-            id=uuid4().hex,
-            plan_id=self.plan_ids[trial.place],
-            study_id=self.id,
-            trial_number=trial.number,
-            status="ok" if outcome == "ok" else "out_of_memory",
-            step_time_s=step_time_s,
-            tokens_per_s_per_device=None,
-            peak_allocated_bytes=2**30,
-            peak_reserved_bytes=None,
-            steps=5,
-            job_id=None,
-            environment={},
-            note="",
-            log_tail="",
-            created_by=None,
-            measured_at=self.now,
-            created_at=self.now,
-        )
-        with self.store.writing() as repos:
-            assert repos.studies.finish(trial, outcome, "" if outcome == "ok" else "too big", measured, self.now)
+from tests.api.studies_by_hand import Hand, opened, study_body
 
 
 @pytest.fixture
-def study(live: Live, client: httpx.Client, answer: dict[str, Any]) -> _Hand:
+def study(live: Live, client: httpx.Client, answer: dict[str, Any]) -> Hand:
     """An open study of the answer's plans."""
-    hand = _Hand(live, _opened(client)["id"], [plan["id"] for plan in answer["plans"]])
+    hand = Hand(live, opened(client)["id"], [plan["id"] for plan in answer["plans"]])
     hand.prepared()
     return hand
 
 
 def test_a_study_waits_for_a_worker(client: httpx.Client) -> None:
-    asked = _study(trials=4, max_minutes=30, steps=7, warm_up=2, seed=3)
+    asked = study_body(trials=4, max_minutes=30, steps=7, warm_up=2, seed=3)
     found = client.post("/v1/studies", json=asked).json()
 
     assert found["state"] == "preparing"
@@ -109,7 +46,7 @@ def test_a_study_waits_for_a_worker(client: httpx.Client) -> None:
     assert (found["trials"], found["best"], found["candidates"]) == ([], None, 0)
 
 
-def test_its_trials_stand_beside_what_was_predicted(client: httpx.Client, study: _Hand, answer: dict[str, Any]) -> None:
+def test_its_trials_stand_beside_what_was_predicted(client: httpx.Client, study: Hand, answer: dict[str, Any]) -> None:
     study.finished(study.begun(0), "out_of_memory", None)
     predicted = answer["plans"][1]["prediction"]["step_time_s"]
     study.finished(study.begun(1), "ok", 2.0 * predicted)
@@ -124,7 +61,7 @@ def test_its_trials_stand_beside_what_was_predicted(client: httpx.Client, study:
     assert (found["best"], found["candidates"], found["state"]) == (1, 3, "open")
 
 
-def test_the_same_body_has_the_same_tag_until_something_changes(client: httpx.Client, study: _Hand) -> None:
+def test_the_same_body_has_the_same_tag_until_something_changes(client: httpx.Client, study: Hand) -> None:
     path = f"/v1/studies/{study.id}"
     tag = client.get(path).headers["etag"]
     assert client.get(path, headers={"If-None-Match": tag}).status_code == 304
@@ -135,7 +72,7 @@ def test_the_same_body_has_the_same_tag_until_something_changes(client: httpx.Cl
 
 
 def test_studies_are_listed_newest_first_by_state(client: httpx.Client) -> None:
-    first, second = _opened(client), _opened(client)
+    first, second = opened(client), opened(client)
     client.post(f"/v1/studies/{first['id']}/cancel")
 
     newest = client.get("/v1/studies", params={"limit": 1}).json()
@@ -146,7 +83,7 @@ def test_studies_are_listed_newest_first_by_state(client: httpx.Client) -> None:
 
 
 def test_a_study_is_opened_once_per_key(client: httpx.Client) -> None:
-    body, key = _study(), {"Idempotency-Key": uuid4().hex}
+    body, key = study_body(), {"Idempotency-Key": uuid4().hex}
     first = client.post("/v1/studies", json=body, headers=key)
     again = client.post("/v1/studies", json=body, headers=key)
 
@@ -156,7 +93,7 @@ def test_a_study_is_opened_once_per_key(client: httpx.Client) -> None:
 
 
 def test_names_are_unique(client: httpx.Client) -> None:
-    body = _study()
+    body = study_body()
     assert client.post("/v1/studies", json=body).status_code == 202
     assert pointers(client.post("/v1/studies", json=body)) == ["/name"]
 
@@ -182,20 +119,20 @@ def test_names_are_unique(client: httpx.Client) -> None:
     ],
 )
 def test_what_is_unusable_is_named(client: httpx.Client, changes: dict[str, Any], pointer: str) -> None:
-    response = client.post("/v1/studies", json=_study(**changes))
+    response = client.post("/v1/studies", json=study_body(**changes))
 
     assert response.status_code == 422
     assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
 
 
 def test_fewer_layers_are_another_model(client: httpx.Client) -> None:
-    whole, reduced = _study(), _study(layers=4)
+    whole, reduced = study_body(), study_body(layers=4)
     reduced["seq_len"] = whole["seq_len"]
     scenarios = [client.post("/v1/studies", json=body).json()["scenario_id"] for body in (whole, reduced)]
     assert scenarios[0] != scenarios[1]
 
 
-def test_cancelling_stops_what_is_to_come_and_waits_for_what_runs(client: httpx.Client, study: _Hand) -> None:
+def test_cancelling_stops_what_is_to_come_and_waits_for_what_runs(client: httpx.Client, study: Hand) -> None:
     running = study.begun(0)
     path = f"/v1/studies/{study.id}/cancel"
 
@@ -209,7 +146,7 @@ def test_cancelling_stops_what_is_to_come_and_waits_for_what_runs(client: httpx.
 
 
 def test_only_its_key_or_an_admins_may_cancel_it(live: Live, client: httpx.Client) -> None:
-    path = f"/v1/studies/{_opened(client)['id']}/cancel"
+    path = f"/v1/studies/{opened(client)['id']}/cancel"
 
     problem(live.client(live.key("read")[1]).post(path), 403, "forbidden")
     problem(live.client(live.key("write")[1]).post(path), 403, "forbidden")
@@ -241,7 +178,7 @@ def test_studies_of_earlier_versions_are_told_as_far_as_they_are_known(
     assert client.get("/v1/studies", params={"limit": 1}).json()["items"][0]["id"] == old.id
 
 
-def test_events_tell_what_changes_and_end_with_the_study(client: httpx.Client, study: _Hand) -> None:
+def test_events_tell_what_changes_and_end_with_the_study(client: httpx.Client, study: Hand) -> None:
     study.finished(study.begun(0), "ok", 1.0)
 
     def go_on() -> None:

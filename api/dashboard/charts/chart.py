@@ -46,6 +46,7 @@ class Series:
         low, high: ends of its interval.
         hue: which colour of the palette, 0 to 7; the same thing has the same hue in all charts of a page.
         strong: places of values that stand out.
+        dots: whether a line has a dot at each value.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Series:
     high: tuple[float, ...] = ()
     hue: int = 0
     strong: frozenset[int] = frozenset()
+    dots: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

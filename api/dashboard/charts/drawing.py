@@ -143,7 +143,8 @@ def _points(series: Series, x: Scale, y: Scale) -> Layer:
         at = (x(position), y(value))
         path.append(f"{step}{at[0]:g} {at[1]:g}")
         step = "L"
-        layer.shapes.append(_told(Shape(x=at[0], y=at[1]), series, place))
+        if series.dots:
+            layer.shapes.append(_told(Shape(x=at[0], y=at[1]), series, place))
         if series.low:
             high, low = y(series.high[place]), y(series.low[place])
             layer.whiskers.append(Shape(x=at[0], y=high, height=round(low - high, 2)))

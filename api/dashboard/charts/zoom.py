@@ -84,7 +84,7 @@ def _trace(series: Series) -> Json:
     if series.kind == "bars":
         return found
     strong = [place in series.strong for place in range(len(series.x))]
-    found["mode"] = "lines+markers" if series.kind == "line" else "markers"
+    found["mode"] = "markers" if series.kind == "points" else "lines+markers" if series.dots else "lines"
     found["line"] = {"color": hue, "width": 2}
     found["marker"] |= {
         "size": [11 if stands_out else 8 for stands_out in strong],

@@ -1,0 +1,1 @@
+"""Studies: series of real runs as they come, predicted beside measured."""

@@ -1,0 +1,100 @@
+"""The pages of studies: the list, one study as it goes, and the button that ends it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse, Response
+from pydantic import ValidationError
+
+from api.auth import Principal, Reader, Writer
+from api.dashboard.rendering import page, twin, wants_json
+from api.dashboard.studies import pictures, trials, verdict
+from api.problems import not_found
+from api.routes import studies
+from api.routes.common import Served
+from api.schemas.answers import StudyList
+from api.schemas.queries import StudiesQuery
+from db import records
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/studies.json")
+@router.get("/studies")
+def list_page(request: Request, state: Served, principal: Reader) -> Response:
+    """Studies, newest first; filtered and paged by the query string."""
+    query = _list_query(request)
+    if wants_json(request):
+        return twin(studies.list_studies(request, state, principal, query))
+    # Read from the JSON twin, so that the two can't differ; asked without conditions, it always has a body.
+    answer = studies.list_studies(Request({"type": "http", "headers": []}), state, principal, query)
+    found = StudyList.model_validate_json(bytes(answer.body))
+    with state.store.reading() as repos:
+        scenarios = repos.scenarios.get_many({item.scenario_id for item in found.items})
+    chosen = {"state": query.state} if query.state else {}
+    further = urlencode({**chosen, "limit": query.limit, "cursor": found.next})
+    return page(
+        "studies.html",
+        items=[(item, scenarios.get(item.scenario_id)) for item in found.items],
+        state=query.state or "",
+        newest=f"/studies?{urlencode(chosen)}" if query.cursor else "",
+        older=f"/studies?{further}" if found.next else "",
+        now=datetime.now(UTC),
+    )
+
+
+# The lower one is added first, and the other one's paths would match its pattern too.
+@router.get("/studies/{study_id}")
+@router.get("/studies/{study_id}.json")
+def study_page(request: Request, study_id: str, state: Served, principal: Reader) -> Response:
+    """A study as it stands; the page follows it for as long as it runs."""
+    if wants_json(request):
+        return twin(studies.get_study(request, study_id, state, principal))
+    study = studies.study_told(state, study_id)
+    with state.store.reading() as repos:
+        record = repos.studies.get(study_id)
+        scenario = None if record is None else repos.scenarios.get(record.scenario_id)
+    if record is None or scenario is None:
+        raise not_found("study", study_id)
+    over = verdict.is_over(study)
+    return page(
+        "study.html",
+        study=study,
+        over=over,
+        question=verdict.question(study, record, scenario),
+        verdict=verdict.verdict(study),
+        agreement=verdict.agreement(study),
+        may_cancel=study.state in ("preparing", "open") and _may_cancel(principal, record),
+        course=pictures.course(study),
+        against=pictures.against(study),
+        columns=[name for _, name in trials.axes_of(study)],
+        rows=trials.rows_of(study),
+        failures=trials.failures_of(study),
+        pair=verdict.best_two(study),
+        now=datetime.now(UTC),
+    )
+
+
+@router.post("/studies/{study_id}/cancel")
+def cancel(study_id: str, state: Served, principal: Writer) -> Response:
+    """The button of a study that goes on."""
+    studies.cancel_study(study_id, state, principal)
+    return RedirectResponse(f"/studies/{study_id}", 303)
+
+
+def _may_cancel(principal: Principal, study: records.Study) -> bool:
+    mine = study.created_by in (None, principal.id)
+    return "write" in principal.scopes and (mine or "admin" in principal.scopes)
+
+
+def _list_query(request: Request) -> StudiesQuery:
+    """The API's parameters; those that a form left empty are none."""
+    given = {name: text for name, text in request.query_params.items() if text}
+    try:
+        return StudiesQuery.model_validate(given)
+    except ValidationError as error:
+        raise RequestValidationError([{**found, "loc": ("query", *found["loc"])} for found in error.errors()]) from None
