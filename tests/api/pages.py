@@ -175,7 +175,7 @@ def small_answer(request: SearchRequest, **changed: Any) -> dict[str, Any]:
 
 def cells(page: Page) -> list[str]:
     """Texts of the ranked table's first row."""
-    (body,) = re.findall(r'<table class="ranked">.*?<tbody>\s*<tr>(.*?)</tr>', page.source, re.DOTALL)
+    (body,) = re.findall(r'<table class="ranked">.*?<tbody>\s*<tr[^>]*>(.*?)</tr>', page.source, re.DOTALL)
     return [re.sub(r"<[^>]+>", "", cell).strip() for cell in re.findall(r"<t[hd].*?</t[hd]>", body, re.DOTALL)]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,6 +14,7 @@ import pytest
 from db.keys import digest_of_secret, new_secret
 from db.records import ApiKey
 from db.store import Store
+from planner.meanings import meaning_of
 from tests.api.pages import BROWSER, FORM, Page, Site, cells, running_site, small_answer, small_request
 from tests.databases import BACKENDS
 from tests.e2e.servers import Server, serving
@@ -68,21 +71,58 @@ def test_the_form_asks_and_the_page_shows_the_ranking(site: Site, answered: str)
     first = answer["plans"][0]
     plan, prediction = first["plan"], first["prediction"]
     row = cells(page)
-    assert row[:5] == [
+    assert row[:6] == [
         "1",
         f"{prediction['step_time_s']:.3f}",
+        "",
         "{:.3f}–{:.3f}".format(*prediction["step_time_interval_s"]),
         f"{prediction['tokens_per_s_per_device']:,.0f}",
         f"{100 * prediction['mfu']:.1f}",
     ]
-    assert row[5] == str(plan["tp"])
+    assert row[6] == str(plan["tp"])
     assert row[-2:] == [str(plan["devices_used"]), first["id"][:8]]
     peak = prediction["memory"]["peak_bytes"] / 2**30
     assert f"{peak:.1f}" in row
     for rule, count in answer["eliminated"].items():
-        assert f"{rule} {count:,}" in page.text
+        assert f"{rule} {count:,} {meaning_of(rule)}" in page.text
     assert answer["search"]["cost_model"] in page.text
     assert "http-equiv" not in page.source
+
+
+def test_a_plan_that_is_slower_says_why_in_one_click(site: Site, answered: str) -> None:
+    page = site.get(answered)
+    first, second = (entry["id"] for entry in site.server.search(answered.rpartition("/")[2])["plans"][:2])
+    (why,) = page.attributes("a", href=f"/compare?plan={first}&plan={second}")
+    assert why["aria-label"].startswith("Why is plan 2 +")
+    assert page.attributes("a", href=f"/plans/{second}")
+    chosen = site.get(f"{answered}?plan={second}")
+    assert [box["value"] for box in chosen.attributes("input", name="plan") if "checked" in box] == [second]
+
+
+def test_the_table_is_sorted_by_what_the_address_says(site: Site, answered: str) -> None:
+    plans = site.server.search(answered.rpartition("/")[2])["plans"]
+    by_peak = sorted(plans, key=lambda entry: -entry["prediction"]["memory"]["peak_bytes"])
+    page = site.get(f"{answered}?sort=peak&order=desc")
+    assert [box["value"] for box in page.attributes("input", name="plan")] == [entry["id"] for entry in by_peak]
+    assert page.attributes("th", **{"aria-sort": "descending"})
+    assert page.with_id("by-peak")["href"] == f"{answered}?sort=peak"
+    assert page.with_id("by-mfu")["href"] == f"{answered}?sort=mfu&order=desc"
+    assert page.with_id("by-rank")["href"] == answered
+    for wrong in ("sort=colour", "order=up", "from=0", "plan=x", "page=2"):
+        assert wrong.partition("=")[0] in site.get(f"{answered}?{wrong}", 422).text
+
+
+def test_plans_are_exported_as_csv(site: Site, answered: str) -> None:
+    answer = site.server.search(answered.rpartition("/")[2])
+    response = site.server.client.get(f"{answered}.csv")
+    assert response.headers["content-type"] == "text/csv; charset=utf-8"
+    rows = list(csv.DictReader(io.StringIO(response.text)))
+    assert [row["plan_id"] for row in rows] == [entry["id"] for entry in answer["plans"]]
+    for row, entry in zip(rows, answer["plans"], strict=True):
+        assert float(row["step_time_s"]) == entry["prediction"]["step_time_s"]
+        assert row["layers_per_stage"] == " ".join(str(count) for count in entry["plan"]["layers_per_stage"])
+        terms = sum(float(value) for name, value in row.items() if name.startswith("time.") and value)
+        assert terms == pytest.approx(entry["prediction"]["step_time_s"])
 
 
 def test_unusual_options_have_a_column_where_a_plan_has_some(site: Site, answered: str) -> None:
@@ -209,15 +249,30 @@ def test_a_failed_search_says_why(site: Site) -> None:
 def test_nothing_fits_with_the_rules_and_their_numbers(site: Site) -> None:
     request = small_request(model="llama-3.1-405b", devices=64, global_batch_size=2048, seq_len=8192)
     answer = small_answer(request)
-    page = site.get(f"/searches/{site.store_answer(request, answer)}")
+    path = f"/searches/{site.store_answer(request, answer)}"
+    page = site.get(path)
     assert "Nothing fits" in page.text
     for part in answer["infeasibility"]["conflict"]:
-        assert f"{part['rule']} {part['meshes']:,} {part['reason']}" in page.text
+        told = (part["rule"], f"{part['meshes']:,}", meaning_of(part["rule"]), part["reason"])
+        assert " ".join(filter(None, told)) in page.text
     assert answer["infeasibility"]["relaxations"]
     for part in answer["infeasibility"]["relaxations"]:
         assert f"{part['change']} {' '.join(part['flags'])}" in page.text
         assert part["cost"] in page.text
     assert page.attributes("table", **{"class": "ranked"}) == []
+    for place, part in enumerate(answer["infeasibility"]["relaxations"], start=1):
+        assert page.attributes("form", action=f"{path}/relaxations/{place}")
+        asked = site.server.client.post(f"{path}/relaxations/{place}", headers=BROWSER)
+        assert asked.status_code == 303, asked.text
+        changed = site.server.client.post(f"{asked.headers['location']}/cancel", headers=BROWSER)
+        search = site.server.search(asked.headers["location"].rpartition("/")[2])
+        said = search["question"] | search["scenario"]
+        assert {name: said[name] for name in part["fields"] if name in said} == {
+            name: value for name, value in part["fields"].items() if name in said
+        }
+        assert said["seq_len"] == part["fields"].get("seq_len", request.scenario.workload.seq_len)
+        assert changed.status_code == 303
+    assert site.server.client.post(f"{path}/relaxations/99", headers=BROWSER).status_code == 404
 
 
 def test_an_answer_that_was_cut_says_how_far_it_may_be_from_the_best(site: Site) -> None:
@@ -298,7 +353,7 @@ def test_pages_ask_no_other_origin_and_run_no_script_of_their_own(site: Site, an
                 assert attributes.get(name, "/").startswith(("/", "#")), (tag, attributes)
                 assert not attributes.get(name, "/").startswith("//")
             assert not any(name.startswith("on") or name == "style" for name in attributes), (tag, attributes)
-        assert all(script.get("src") for script in page.attributes("script"))
+        assert all(script.get("src") or script["type"] == "application/json" for script in page.attributes("script"))
     response = site.server.client.get(answered, headers=BROWSER)
     assert response.headers["content-security-policy"].startswith("default-src 'self'; style-src 'self'")
     assert response.headers["cache-control"] == "private, no-cache"

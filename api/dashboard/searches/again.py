@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from api.dashboard.searches.fields import as_typed
+from api.dashboard.searches.fields import as_typed, fields
 from api.dashboard.searches.form import Form
 from costmodel.calibration.calibration import DEFAULT_CALIBRATION, named_calibration
 from costmodel.catalog.cluster_catalog import named_cluster
@@ -22,6 +22,7 @@ from db import records
 
 _GIB = 2**30
 _OF_THE_QUESTION = ("objective", "price_per_device_hour", "pins", "forbids", "min_used", "top", "max_seconds", "seed")
+_LATER = ("allow", "explain", "min_devices", "max_step_time_s", "batch_tolerance", "pareto", "shortlist")
 _OF_THE_SCENARIO = ("devices", "global_batch_size", "seq_len", "precision", "optimizer", "framework")
 
 
@@ -56,17 +57,37 @@ def why_not_again(scenario: records.Scenario) -> str:
 
 def form_of(search: records.Search, scenario: records.Scenario) -> Form:
     """The form filled with a stored question; the notes say what it can't say, or what has another meaning now."""
+    values = values_of(search, scenario)
+    notes = [
+        "Filled in with the question of an earlier search: change what you like, and ask.",
+        *notes_of(search, scenario),
+    ]
+    typed = {shown.name: as_typed(values.get(shown.name)) for shown in fields()}
+    return Form(typed=typed, notes=tuple(notes))
+
+
+def values_of(search: records.Search, scenario: records.Scenario) -> dict[str, Any]:
+    """A stored question as values of the API's body, ``SearchBody``; what the catalog lacks is None."""
     asked = search.question
-    values: dict[str, Any] = {name: asked[name] for name in _OF_THE_QUESTION}
-    values["allow"] = asked.get("allow", [])
+    values = {name: asked[name] for name in _OF_THE_QUESTION}
+    # Older questions were stored without these, and mean the defaults.
+    values |= {name: asked[name] for name in _LATER if name in asked}
     values |= {name: getattr(scenario, name) for name in _OF_THE_SCENARIO}
     values["gradient_dtype"] = scenario.spec.get("gradient_dtype")
     values["framework_version"] = None if _is_current(scenario) else scenario.framework_version
     free = scenario.min_free_bytes
     values["min_free_gib"] = None if free is None else free / _GIB
-    notes = ["Filled in with the question of an earlier search: change what you like, and ask."]
+    values |= {named.kind: named.name if named.in_catalog else None for named in _named_in(scenario)}
+    priced_by = _calibration_of(search)
+    if priced_by.in_catalog and priced_by.name != DEFAULT_CALIBRATION:
+        values["calibration"] = priced_by.name
+    return values
+
+
+def notes_of(search: records.Search, scenario: records.Scenario) -> list[str]:
+    """What can't be asked again as it was, or has another meaning now."""
+    notes: list[str] = []
     for named in _named_in(scenario):
-        values[named.kind] = named.name if named.in_catalog else None
         if not named.in_catalog:
             notes.append(f"The {named} is not in the catalog, and the form takes names of the catalog only.")
         elif not named.same:
@@ -75,13 +96,11 @@ def form_of(search: records.Search, scenario: records.Scenario) -> Form:
                 "object of that name was given."
             )
     priced_by = _calibration_of(search)
-    if priced_by.in_catalog and priced_by.name != DEFAULT_CALIBRATION:
-        values["calibration"] = priced_by.name
     if not priced_by.in_catalog:
         notes.append(f"The {priced_by} is not in the catalog: {DEFAULT_CALIBRATION} prices what is asked here.")
     elif not priced_by.same:
         notes.append(f"The {priced_by} of the catalog is not the one that priced it then.")
-    return Form(typed={name: as_typed(value) for name, value in values.items()}, notes=tuple(notes))
+    return notes
 
 
 def _named_in(scenario: records.Scenario) -> list[_Named]:

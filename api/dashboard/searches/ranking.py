@@ -1,124 +1,127 @@
-"""The ranked table of an answer: its columns in groups, and a row of texts for every plan."""
+"""The ranked table of an answer: sorted, a part at a time, and a row of texts for every plan."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
 
-from api.dashboard.words import number, percent, seconds
-from costmodel.layers import COMMUNICATION
-from costmodel.stages import shortened
-from planner.wording import sharding
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from api.dashboard.searches.columns import GROUPS, OPTIONS, RANK, Column, Group
+from api.schemas.text import Id
 
 Json = dict[str, Any]
 
+SHOWN = 100
+"""Rows of a part: as many as are rendered and read at once."""
 _GIB = 2**30
-_OPTIONS = "options"
-_FITS = {"fits": "fits", "at_risk": "at risk", "too_big": "too big", None: ""}
-_EXCHANGES = {"p2p": "ring", "all_gather": "gather", "a2a": "a2a", "a2a+p2p": "a2a+ring"}
+_MOST_CHOSEN = 6
+_COLUMNS = {column.slug: column for column in (RANK, *(column for group in GROUPS for column in group.columns))}
+
+
+def _column(slug: str) -> str:
+    if slug not in _COLUMNS:
+        raise ValueError(f"it must be a column: {', '.join(_COLUMNS)}")
+    return slug
+
+
+class TableQuery(BaseModel):
+    """Which part of the table, in which order, and which plans are chosen so far."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    sort: Annotated[str, AfterValidator(_column)] = "rank"
+    order: Literal["asc", "desc"] = "asc"
+    start: Annotated[int, Field(ge=1, le=1_000_000, alias="from")] = 1
+    plan: Annotated[list[Id], Field(max_length=_MOST_CHOSEN)] = []
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
-    """A column; ``meaning`` explains its header."""
+class Header:
+    """A column's header: a link that sorts by it.
 
-    name: str
-    meaning: str
-    unit: str = ""
-    words: bool = False
+    Attributes:
+        first: of its group.
+        sorted: ``ascending`` or ``descending`` where the rows are sorted by it, as ``aria-sort`` has it; else empty.
+    """
 
-
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """Columns that belong together."""
-
-    name: str
-    columns: tuple[Column, ...]
-
-
-_GROUPS = (
-    Group(
-        name="Speed",
-        columns=(
-            Column(name="step", unit="s", meaning="Predicted time of one optimizer step."),
-            Column(name="interval", unit="s", meaning="Where the step time is expected to lie."),
-            Column(name="tokens", unit="/s/device", meaning="Tokens per second and device."),
-            Column(
-                name="MFU",
-                unit="%",
-                meaning="The model's FLOPs over the accelerators' peak; recomputation not counted.",
-            ),
-        ),
-    ),
-    Group(
-        name="Mesh",
-        columns=(
-            Column(name="tp", meaning="Tensor parallel: a layer is split over so many devices."),
-            Column(name="cp", meaning="Context parallel: a sequence is."),
-            Column(name="cp by", meaning="How cp exchanges keys and values: ring, all-gather, all-to-all.", words=True),
-            Column(name="pp", meaning="Pipeline stages."),
-            Column(name="vpp", meaning="Chunks of layers per stage (interleaving)."),
-            Column(name="dp", meaning="Data parallel replicas."),
-            Column(name="ep", meaning="Expert parallel: the experts are spread over so many devices."),
-            Column(name="etp", meaning="Tensor parallel inside an expert."),
-        ),
-    ),
-    Group(
-        name="Batch and state",
-        columns=(
-            Column(name="mbs", meaning="Sequences of a micro-batch."),
-            Column(name="m", meaning="Micro-batches per step and replica."),
-            Column(name="ZeRO", meaning="Sharding stage over dp; '2 over 8' shards within groups of 8.", words=True),
-            Column(name="layers", meaning="Layers of each pipeline stage; 8x14 is 14 stages of 8.", words=True),
-            Column(name="recompute", meaning="Activations that are computed again.", words=True),
-            Column(name=_OPTIONS, meaning="Options of the plan that are not the usual ones.", words=True),
-        ),
-    ),
-    Group(
-        name="Costs",
-        columns=(
-            Column(name="bubble", unit="%", meaning="Share of the step in which the pipeline waits."),
-            Column(name="exposed", unit="%", meaning="Share of the step in which communication is not hidden."),
-            Column(name="peak", unit="GiB", meaning="Memory allocated on the fullest device."),
-            Column(name="held", unit="GiB", meaning="What the process then holds of it, with its allocator's pool."),
-            Column(
-                name="fit",
-                meaning="At risk: it fits, but the upper end of the memory's interval does not.",
-                words=True,
-            ),
-            Column(name="devices", meaning="Devices that the plan uses."),
-        ),
-    ),
-)
+    column: Column
+    address: str
+    first: bool
+    sorted: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A plan: cells in the order of the columns."""
+    """A plan: cells in the order of the columns.
+
+    Attributes:
+        chosen: to be compared.
+        slower: than the first.
+        why: the address that says why; empty for the first itself.
+    """
 
     rank: int
     plan_id: str
     cells: tuple[str, ...]
+    chosen: bool
+    slower: str
+    why: str
 
 
-def groups_of(plans: list[Json]) -> list[Group]:
-    """The columns that say something of an answer's plans: options where any plan has some."""
-    told = any(entry.get("options") for entry in plans)
-    return [
-        replace(group, columns=tuple(column for column in group.columns if told or column.name != _OPTIONS))
-        for group in _GROUPS
-    ]
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A part of an answer's plans.
+
+    Attributes:
+        elsewhere: chosen plans that are in no row of this part.
+        earlier, later: addresses of the parts before and after; empty where there is none.
+        start, end, count: the first and last place shown, of how many.
+    """
+
+    groups: list[Group]
+    rank: Header
+    headers: list[Header]
+    rows: list[Row]
+    elsewhere: list[str]
+    earlier: str
+    later: str
+    start: int
+    end: int
+    count: int
 
 
-def rows_of(plans: list[Json]) -> list[Row]:
-    """A row for every plan of an answer."""
-    names = [column.name for group in groups_of(plans) for column in group.columns]
-    found: list[Row] = []
-    for entry in plans:
-        cells = _cells(entry["plan"], entry["prediction"])
-        cells[_OPTIONS] = ", ".join(entry.get("options", ()))  # not stored by an earlier version
-        found.append(Row(rank=entry["rank"], plan_id=entry["id"], cells=tuple(cells[name] for name in names)))
-    return found
+def table_of(path: str, plans: list[Json], query: TableQuery) -> Table:
+    """The part of the plans that is asked for; the last one where it would lie beyond them.
+
+    Args:
+        path: of the page.
+        plans: of an answer, at least one.
+    """
+    groups = _groups_of(plans)
+    columns = [column for group in groups for column in group.columns]
+    start = min(query.start, (len(plans) - 1) // SHOWN * SHOWN + 1)
+    entries = _sorted(plans, query)[start - 1 : start - 1 + SHOWN]
+    shown = {entry["id"] for entry in entries}
+    known = {entry["id"] for entry in plans}
+    end = start - 1 + len(entries)
+    return Table(
+        groups=groups,
+        rank=_header(path, RANK, query, first=True),
+        headers=[
+            _header(path, column, query, first=column is group.columns[0])
+            for group in groups
+            for column in group.columns
+        ],
+        rows=[_row(entry, columns, plans[0], query) for entry in entries],
+        elsewhere=[plan for plan in query.plan if plan in known - shown],
+        earlier=_address(path, query, start=max(start - SHOWN, 1)) if start > 1 else "",
+        later=_address(path, query, start=end + 1) if end < len(plans) else "",
+        start=start,
+        end=end,
+        count=len(plans),
+    )
 
 
 def usable_gib(plans: list[Json]) -> str:
@@ -126,31 +129,52 @@ def usable_gib(plans: list[Json]) -> str:
     return f"{plans[0]['prediction']['memory']['usable_bytes'] / _GIB:.1f}"
 
 
-def _gib(count: int | None) -> str:
-    """Empty for what an earlier version did not store."""
-    return "" if count is None else f"{count / _GIB:.1f}"
+def _groups_of(plans: list[Json]) -> list[Group]:
+    """The columns that say something of these plans: options where any plan has some."""
+    told = any(entry.get("options") for entry in plans)
+    return [
+        replace(group, columns=tuple(column for column in group.columns if told or column is not OPTIONS))
+        for group in GROUPS
+    ]
 
 
-def _cells(plan: Json, prediction: Json) -> dict[str, str]:
-    step = prediction["step_time_s"]
-    low, high = prediction["step_time_interval_s"]
-    exposed = sum(part for term, part in prediction["time"].items() if term.endswith(COMMUNICATION))
-    return {
-        "step": seconds(step),
-        "interval": f"{seconds(low)}–{seconds(high)}",
-        "tokens": number(prediction["tokens_per_s_per_device"]),
-        "MFU": percent(prediction["mfu"]),
-        "cp by": "" if plan["cp"] == 1 else _EXCHANGES[plan["cp_comm_type"]],
-        **{axis: str(plan[axis]) for axis in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")},
-        "mbs": str(plan["micro_batch_size"]),
-        "m": str(plan["num_microbatches"]),
-        "ZeRO": sharding(plan),
-        "layers": shortened(plan["layers_per_stage"]),
-        "recompute": plan["recompute"],
-        "bubble": percent(prediction["time"].get("bubble", 0.0) / step),
-        "exposed": percent(exposed / step),
-        "peak": f"{prediction['memory']['peak_bytes'] / _GIB:.1f}",
-        "held": _gib(prediction["memory"].get("reserved_bytes")),
-        "fit": _FITS[prediction["memory"].get("verdict")],
-        "devices": number(plan["devices_used"]),
-    }
+def _sorted(plans: list[Json], query: TableQuery) -> list[Json]:
+    """Plans of the same value stay in the order of their ranks, whichever way it goes."""
+    return sorted(plans, key=_COLUMNS[query.sort].value, reverse=query.order == "desc")
+
+
+def _row(entry: Json, columns: list[Column], first: Json, query: TableQuery) -> Row:
+    return Row(
+        rank=entry["rank"],
+        plan_id=entry["id"],
+        cells=tuple(column.text(entry) for column in columns),
+        chosen=entry["id"] in query.plan,
+        slower=f"{100 * (_step(entry) / _step(first) - 1):+.1f} %".replace("-", "\N{MINUS SIGN}"),
+        why="" if entry is first else f"/compare?{urlencode([('plan', first['id']), ('plan', entry['id'])])}",
+    )
+
+
+def _step(entry: Json) -> float:
+    return float(entry["prediction"]["step_time_s"])
+
+
+def _header(path: str, column: Column, query: TableQuery, *, first: bool) -> Header:
+    is_sorted = query.sort == column.slug
+    falling = query.order == "asc" if is_sorted else column.most_first
+    order: Literal["asc", "desc"] = "desc" if falling else "asc"
+    return Header(
+        column=column,
+        address=_address(path, query, sort=column.slug, order=order, start=1),
+        first=first,
+        sorted="" if not is_sorted else "ascending" if query.order == "asc" else "descending",
+    )
+
+
+def _address(path: str, query: TableQuery, **changed: Any) -> str:
+    """What is as usual is left out, so that the same part always has the same address."""
+    asked = query.model_copy(update=changed)
+    usual = TableQuery()
+    said = {"sort": asked.sort, "order": asked.order, "from": asked.start}
+    defaults = {"sort": usual.sort, "order": usual.order, "from": usual.start}
+    found = urlencode({name: value for name, value in said.items() if value != defaults[name]})
+    return f"{path}?{found}" if found else path

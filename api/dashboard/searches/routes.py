@@ -1,10 +1,9 @@
-"""The pages: the list of searches with the form to ask, and one search."""
+"""The list of searches, with the form to ask."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
@@ -14,25 +13,19 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from api.auth import Principal, Reader, Writer
-from api.dashboard import words
 from api.dashboard.rendering import page, twin, wants_json
-from api.dashboard.searches import ranking, verdict
-from api.dashboard.searches.again import form_of, why_not_again
+from api.dashboard.searches.again import form_of
 from api.dashboard.searches.fields import fields
 from api.dashboard.searches.form import Form, empty_form, question_of, typed_in, with_error
-from api.problems import not_found
 from api.routes import searches
 from api.routes.common import Served
 from api.schemas.answers import SearchList
 from api.schemas.queries import SearchesQuery
 from api.state import State
 from costmodel.errors import InvalidInput, UnreadableFile
-from planner.stored.answers import stored_answer
 
 router = APIRouter(include_in_schema=False)
 
-# What the page shows of an answer, and a search without one lacks.
-_ONCE_DONE = ("warnings", "infeasibility", "eliminated", "earlier", "explanation")
 _FILTERS = ("model", "cluster", "state", "status")
 _FROM = "from"
 _LONGEST_ID = 40
@@ -80,47 +73,6 @@ async def ask(request: Request, state: Served, principal: Writer) -> Response:
             ]
         )
     return await run_in_threadpool(_list_page, state, principal, SearchesQuery(), form, 422)
-
-
-# The lower one is added first, and the other one's paths would match its pattern too.
-@router.get("/searches/{search_id}")
-@router.get("/searches/{search_id}.json")
-def search_page(request: Request, search_id: str, state: Served, principal: Reader) -> Response:
-    """A search as it stands; it looks again by itself for as long as it runs."""
-    if wants_json(request):
-        return twin(searches.get_search(request, search_id, state, principal))
-    with state.store.reading() as repos:
-        search = repos.searches.get(search_id)
-        if search is None:
-            raise not_found("search", search_id)
-        answer = stored_answer(repos, search)
-        scenario = repos.scenarios.get(search.scenario_id)
-        events = [] if search.finished_at is not None else repos.events.after(search_id, 0)
-    assert scenario is not None, "foreign keys hold"
-    plans = answer.get("plans") or []
-    shown: dict[str, Any] = {
-        "search": dict.fromkeys(_ONCE_DONE) | answer,
-        "headline": verdict.headline(answer["scenario"]),
-        "question": verdict.question(answer),
-        "verdict": verdict.verdict(answer),
-        "step": words.step(events[-1].kind, events[-1].data, search.objective) if events else "",
-        "cancelling": search.cancel_requested,
-        "may_ask": _may_write(principal),
-        "why_not_again": why_not_again(scenario),
-        "basis": verdict.basis(answer) if search.state == "done" else [],
-        "groups": ranking.groups_of(plans),
-        "rows": ranking.rows_of(plans),
-        "usable_gib": ranking.usable_gib(plans) if plans else "",
-        "now": datetime.now(UTC),
-    }
-    return page("search.html", **shown)
-
-
-@router.post("/searches/{search_id}/cancel")
-def cancel(search_id: str, state: Served, principal: Writer) -> Response:
-    """The button of a search that waits or runs."""
-    searches.cancel_search(search_id, state, principal)
-    return RedirectResponse(f"/searches/{search_id}", 303)
 
 
 def _list_page(state: State, principal: Principal, query: SearchesQuery, form: Form, status: int = 200) -> Response:
