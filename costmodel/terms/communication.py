@@ -13,8 +13,9 @@ from costmodel.collectives import all_gather, all_to_all, neighbours, reduce_sca
 from costmodel.facts import Facts
 from costmodel.kernels import memory_bound_s
 from costmodel.spec.plan import CP_COMM_TYPES
-from costmodel.terms import shapes
+from costmodel.terms import groups, shapes
 from costmodel.terms.expert_parallel import gathers_tokens
+from costmodel.terms.groups import Group
 from costmodel.terms.term import Axes, Outputs, Term
 
 P2P, ALL_GATHER, A2A, HYBRID = (CP_COMM_TYPES.index(kind) for kind in ("p2p", "all_gather", "a2a", "a2a+p2p"))
@@ -27,17 +28,16 @@ def _tensor_parallel(f: Facts, x: Axes) -> Outputs:
     Layers of one sub-block only, as hybrids have them, exchange half as much.
     """
     size = shapes.tokens(f, x) * f.model.hidden * f.work.activation_bytes
-    one = np.ones_like(x.tp)
 
-    def there_and_back(group: Num, size: Num) -> Num:
-        both = all_gather(f, group, one).seconds(size) + reduce_scatter(f, group, one).seconds(size)
-        return np.where(group > 1.0, both, 0.0)
+    def there_and_back(group: Group, size: Num) -> Num:
+        both = all_gather(f, *group).seconds(size) + reduce_scatter(f, *group).seconds(size)
+        return np.where(group.size > 1.0, both, 0.0)
 
-    block = there_and_back(x.tp, size)
+    block = there_and_back(groups.tensor(x), size)
     block = block * (shapes.sub_blocks(f) / 2.0)
     routed = shapes.routed_tokens(f, x) * f.model.expert_hidden * f.work.activation_bytes
     # Where all tokens are gathered for the experts, that is over etp too.
-    expert = np.where(gathers_tokens(x), 0.0, there_and_back(x.etp, routed)) * f.model.mlp_share
+    expert = np.where(gathers_tokens(x), 0.0, there_and_back(groups.expert_tensor(x), routed)) * f.model.mlp_share
     in_domain = (x.tp <= f.hardware.tier_devices[0]) * f.hardware.tier_scale_up[0]
     return {
         "tp_block_s": block,
@@ -62,7 +62,7 @@ def _context_parallel(f: Facts, x: Axes) -> Outputs:
     kv = np.maximum(shapes.kv_heads(f, x) / inner, 1.0) * inner * widths
     chunk = t * kv * element
     ring = (outer - 1.0) * neighbours(f, outer, x.tp * inner).seconds(chunk)
-    gather = all_gather(f, x.cp, x.tp).seconds(chunk * x.cp)
+    gather = all_gather(f, *groups.context(x)).seconds(chunk * x.cp)
     everything = t * (shapes.heads(f, x) * f.model.qk_head_dim + kv + width) * element
     exchange = all_to_all(f, inner, x.tp, np.ones_like(x.cp)).seconds(everything)
     # A mixer passes on a state of fixed size: next to keys and values of a chunk it is nothing.
@@ -95,7 +95,7 @@ def _pipeline_parallel(f: Facts, x: Axes) -> Outputs:
     4.1).
     """
     size = shapes.tokens(f, x) / x.tp * f.model.hidden * f.work.activation_bytes
-    return {"pp_boundary_s": np.where(x.pp > 1.0, neighbours(f, x.pp, x.tp * x.cp * x.dp).seconds(size), 0.0)}
+    return {"pp_boundary_s": np.where(x.pp > 1.0, neighbours(f, *groups.pipeline(x)).seconds(size), 0.0)}
 
 
 TENSOR_PARALLEL = Term(

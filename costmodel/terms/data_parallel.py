@@ -17,7 +17,7 @@ from costmodel.collectives import TierCost, all_gather, all_reduce, all_to_all, 
 from costmodel.collectives.tiers import members
 from costmodel.curves import NO_CURVE
 from costmodel.facts import Facts
-from costmodel.terms import zero_plus
+from costmodel.terms import groups, zero_plus
 from costmodel.terms.term import Axes, Outputs, Term
 
 
@@ -79,18 +79,10 @@ def exchanged_s(f: Facts, o: Outputs, kind: str, size_bytes: Num) -> Num:
     return cost.seconds(size_bytes)
 
 
-def _expert_shards(x: Axes) -> Num:
-    """Ranks that share an expert's parameters out; below 1 where the expert mesh is smaller than one shard group."""
-    return x.tp * x.cp * x.dp_shard / (x.ep * x.etp)
-
-
 def _shards(f: Facts, x: Axes) -> Outputs:
     """Ranks over which parameters, gradients and optimizer may be cut, and with hpZ those of one scale-up domain."""
     found: dict[str, Num] = {}
-    for prefix, shards, stride in (
-        ("", x.dp_shard * x.cp, x.tp),
-        ("expert_", np.maximum(_expert_shards(x), 1.0), x.ep * x.etp),
-    ):
+    for prefix, (shards, stride) in (("", groups.shards(x)), ("expert_", groups.expert_shards(x))):
         found[f"{prefix}shards"] = shards
         if (x.zero_plus > 0).any():
             found[f"{prefix}shards_in_domain"] = members(f, shards, stride)[0]
@@ -98,17 +90,14 @@ def _shards(f: Facts, x: Axes) -> Outputs:
 
 
 def _exchanges(f: Facts, x: Axes) -> Outputs:
-    shards, replicas, expert_shards = x.dp_shard * x.cp, x.dp_replicate, _expert_shards(x)
-    # With few shards the expert mesh can be smaller than one shard group: what is left are replicas.
-    expert_replicas = np.where(expert_shards >= 1.0, replicas, replicas * expert_shards)
-    expert_shards = np.maximum(expert_shards, 1.0)
+    shards, replicas = groups.shards(x).size, groups.replicas(x).size
     deals = (x.zero_stage == 1) & (f.work.stage_1_deals_tensors > 0)
     scatters = (x.zero_stage >= 1) & ~deals
     quantised, second_copy = zero_plus.has(x.zero_plus, "qgz"), zero_plus.has(x.zero_plus, "hpz")
     found: dict[str, Num] = {}
-    for prefix, own_shards, own_replicas, stride in (
-        ("", shards, replicas, x.tp),
-        ("expert_", expert_shards, expert_replicas, x.ep * x.etp),
+    for prefix, (own_shards, stride), own_replicas in (
+        ("", groups.shards(x), replicas),
+        ("expert_", groups.expert_shards(x), groups.expert_replicas(x).size),
     ):
         costs = {
             "reduce": _reduction(f, own_shards, own_replicas, stride, scatters),

@@ -22,7 +22,7 @@ from costmodel.arrays import Num, num
 from costmodel.collectives import all_gather, all_to_all, reduce_scatter
 from costmodel.facts import Facts
 from costmodel.spec.options import MOE_DISPATCHERS
-from costmodel.terms import shapes
+from costmodel.terms import groups, shapes
 from costmodel.terms.term import Axes, Outputs, Term
 
 DEDUPLICATED, ALL_TO_ALL, ALL_GATHER = (
@@ -40,7 +40,12 @@ def _evaluate(f: Facts, x: Axes) -> Outputs:
     own = shapes.tokens(f, x) / x.tp * f.model.expert_hidden * f.work.activation_bytes
     load, ranks = shapes.expert_load(f, x), x.ep * x.etp
     sent = all_to_all(
-        f, x.ep, x.etp, f.model.top_k, f.model.group_limit, f.model.groups, once_per_unit=x.moe_dispatcher != ALL_TO_ALL
+        f,
+        *groups.experts(x),
+        f.model.top_k,
+        f.model.group_limit,
+        f.model.groups,
+        once_per_unit=x.moe_dispatcher != ALL_TO_ALL,
     ).seconds(own * load)
     group = (f, ranks, np.ones_like(ranks))
     gathered = all_gather(*group).seconds(own * ranks) + reduce_scatter(*group).seconds(own * ranks)
