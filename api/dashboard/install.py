@@ -6,6 +6,7 @@ from fastapi import Depends, FastAPI
 
 from api.dashboard import assets, reference
 from api.dashboard.error_pages import ErrorPages
+from api.dashboard.plans import routes as plans
 from api.dashboard.searches import one as one_search
 from api.dashboard.searches import routes as searches
 from api.dashboard.studies import routes as studies
@@ -14,7 +15,7 @@ from api.routes.common import given_once
 
 def install(app: FastAPI) -> None:
     """Add pages, their files, and error pages around the whole application; call it after other middleware is in."""
-    for router in (searches.router, one_search.router, studies.router):
+    for router in (searches.router, one_search.router, plans.router, studies.router):
         app.include_router(router, dependencies=[Depends(given_once)])
     app.include_router(reference.router)
     app.include_router(assets.router)

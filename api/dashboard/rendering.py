@@ -35,7 +35,7 @@ def environment() -> Environment:
     )
     made.globals["asset"] = lambda name: assets()[name].address
     made.globals["bar"] = lambda: _BAR
-    for name in ("number", "age", "moment", "seconds", "fine", "best", "listed_result"):
+    for name in ("number", "age", "moment", "seconds", "fine", "percent", "best", "listed_result"):
         made.filters[name] = getattr(words, name)
     made.filters["drawn"] = drawing_of
     made.filters["parallel_drawn"] = parallel_drawing_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from db.records.access import ApiKey, Claimed, StoredResponse
 from db.records.catalog import Calibration, Cluster, Model, Scenario
 from db.records.measurements import MeasuredStatus, Measurement
-from db.records.plans import PLAN_SORTS, ListedPlan, Plan, PlanFilter
+from db.records.plans import PLAN_SORTS, ListedPlan, Plan, PlanFilter, PlanPlace
 from db.records.searches import Code, Event, NewSearch, Search, SearchResult, SearchState
 from db.records.studies import Study, StudyCandidate, StudyState, Trial, TrialOutcome
 from db.records.values import Json, Page
@@ -27,6 +27,7 @@ __all__ = [
     "Page",
     "Plan",
     "PlanFilter",
+    "PlanPlace",
     "Scenario",
     "Search",
     "SearchResult",

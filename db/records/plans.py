@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from db.records.values import Json
 
@@ -54,6 +55,18 @@ class ListedPlan:
     axes: Json
     figures: Json
     created_at: datetime
+
+
+class PlanPlace(NamedTuple):
+    """Where a search ranked a plan.
+
+    Attributes:
+        around: ids of plans by their rank: the first, this one, and those next to it.
+    """
+
+    search_id: str
+    rank: int
+    around: dict[int, str]
 
 
 @dataclass(frozen=True, kw_only=True)

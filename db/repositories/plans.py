@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, bindparam, select
 
 from db.column_types import is_storable
-from db.records import Json, Page, Plan, PlanFilter
+from db.records import Json, Page, Plan, PlanFilter, PlanPlace
 from db.repositories.plan_lists import AXES, list_plans
 from db.repositories.statements import insert_or_ignore
-from db.tables import PlanDocumentRow, PlanRow, PredictionRow, SearchPlanRow
+from db.tables import PlanDocumentRow, PlanRow, PredictionRow, SearchPlanRow, SearchRow
 
 
 class Plans:
@@ -48,6 +48,18 @@ class Plans:
         if not is_storable(search_id):
             return []
         return [_plan(row) for row in self._connection.execute(_OF_SEARCH, {"search_id": search_id})]
+
+    def places(self, plan_id: str, most: int) -> list[PlanPlace]:
+        """Which searches answered with a plan, the newest first, and which plans they ranked around it."""
+        if not is_storable(plan_id):
+            return []
+        found = self._connection.execute(_PLACES, {"plan_id": plan_id, "most": most}).all()
+        return [PlanPlace(row.search_id, row.rank, self._around(row.search_id, row.rank)) for row in found]
+
+    def _around(self, search_id: str, rank: int) -> dict[int, str]:
+        near = sorted({1, rank - 1, rank, rank + 1})
+        rows = self._connection.execute(_AROUND, {"search_id": search_id, "near": near})
+        return {row.rank: row.plan_id for row in rows}
 
     def everything(self, at_once: int) -> Iterator[Plan]:
         """Every plan, in the order of their ids."""
@@ -93,6 +105,18 @@ _ONE = _WHOLE.where(PlanRow.id == bindparam("id"))
 _OF_SEARCH = (
     _WHOLE.join(SearchPlanRow, SearchPlanRow.plan_id == PlanRow.id)
     .where(SearchPlanRow.search_id == bindparam("search_id"))
+    .order_by(SearchPlanRow.rank)
+)
+_PLACES = (
+    select(SearchPlanRow.search_id, SearchPlanRow.rank)
+    .join(SearchRow, SearchRow.id == SearchPlanRow.search_id)
+    .where(SearchPlanRow.plan_id == bindparam("plan_id"))
+    .order_by(SearchRow.created_at.desc(), SearchRow.id)
+    .limit(bindparam("most"))
+)
+_AROUND = (
+    select(SearchPlanRow.rank, SearchPlanRow.plan_id)
+    .where(SearchPlanRow.search_id == bindparam("search_id"), SearchPlanRow.rank.in_(bindparam("near", expanding=True)))
     .order_by(SearchPlanRow.rank)
 )
 # Fields of a prediction that tables have columns for; the others lie together in one.

@@ -12,6 +12,7 @@ WIDTH = 760
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 44
 BAR = 0.72
 """How wide a bar is, of the distance between categories."""
+_WIDEST_BAR = 96.0  # pixels: where there are few categories
 _MOST_NAMES = 24  # labels of categories that find a place side by side
 
 
@@ -120,7 +121,7 @@ def _layers(chart: Chart, x: Scale, y: Scale) -> list[Layer]:
 
 def _bars(series: Series, x: Scale, y: Scale, ends: dict[float, float]) -> Layer:
     layer = Layer(name=series.name, kind="bars", hue=series.hue)
-    width = round(BAR * abs(x(1.0) - x(0.0)), 2)
+    width = min(round(BAR * abs(x(1.0) - x(0.0)), 2), _WIDEST_BAR)
     for place, (position, value) in enumerate(zip(series.x, series.y, strict=True)):
         start = ends[position]
         ends[position] = start + (value or 0.0)

@@ -1,0 +1,154 @@
+"""What a plan is and what it comes to: the headline, the figures that matter first, and its axes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from api.dashboard.plans.stored import StoredPlan
+from api.dashboard.terms import GIB
+from api.dashboard.words import number, percent, seconds
+from costmodel.fingerprint import cost_model_version
+from costmodel.stages import shortened
+from db import records
+from planner.wording import sharding
+
+Json = dict[str, Any]
+
+_MESH = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")
+_FIT = {
+    "fits": ("good", "fits"),
+    "at_risk": ("fair", "fits, at risk: the upper end of the interval does not"),
+    "too_big": ("bad", "too big"),
+}
+_PROVENANCE = {
+    "analytic": "from formulas and data sheets",
+    "calibrated": "fitted to measured runs",
+    "measured": "measured on this very plan",
+}
+_EXCHANGES = {"p2p": "ring", "all_gather": "all-gather", "a2a": "all-to-all", "a2a+p2p": "all-to-all inside a ring"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure with its name.
+
+    Attributes:
+        below: what makes it readable: an interval, what it is held against.
+        tone: of what is below; empty for none.
+    """
+
+    name: str
+    value: str
+    unit: str = ""
+    below: str = ""
+    tone: str = ""
+
+
+def headline(about: records.Scenario, plan: Json) -> str:
+    """Model and devices; those that idle apart."""
+    idle = about.devices - plan["devices_used"]
+    left = f" ({number(idle)} idle)" if idle else ""
+    return f"{about.model.name} on {number(about.devices)} × {about.cluster.accelerator}{left}"
+
+
+def mesh(plan: Json) -> str:
+    """``tp 8, pp 16, dp 128``: every degree above one, and dp."""
+    return ", ".join(f"{axis} {plan[axis]}" for axis in _MESH if plan[axis] > 1 or axis == "dp")
+
+
+def facts(stored: StoredPlan) -> list[tuple[str, str]]:
+    """What the plan is for, as names and values."""
+    about = stored.about
+    found = [
+        ("Cluster", about.cluster.name),
+        ("Batch", f"{number(about.global_batch_size)} sequences of {number(about.seq_len)} tokens"),
+        ("Precision", f"{about.precision}, {about.optimizer}"),
+        ("Framework", f"{about.framework} {about.framework_version}"),
+        ("Calibration", f"{stored.calibration} ({stored.document['calibration_id'][:8]})"),
+        ("Cost model", stored.document["cost_model"]),
+    ]
+    return found
+
+
+def is_of_today(stored: StoredPlan) -> bool:
+    """Whether today's cost model priced it."""
+    return bool(stored.document["cost_model"] == cost_model_version())
+
+
+def figures(prediction: Json) -> list[Figure]:
+    """The figures that people look for first."""
+    low, high = prediction["step_time_interval_s"]
+    memory = prediction["memory"]
+    tone, fit = _FIT.get(memory.get("verdict"), ("", ""))
+    usable = f"of {memory['usable_bytes'] / GIB:.1f} usable"
+    return [
+        Figure(
+            name="Step time",
+            value=seconds(prediction["step_time_s"]),
+            unit="s",
+            below=f"expected {seconds(low)} to {seconds(high)}",
+        ),
+        Figure(name="Tokens", value=number(prediction["tokens_per_s_per_device"]), unit="/s/device"),
+        Figure(
+            name="MFU",
+            value=percent(prediction["mfu"]),
+            unit="%",
+            below=f"HFU {percent(prediction['hfu'])}, with what is recomputed",
+        ),
+        Figure(
+            name="Peak memory",
+            value=f"{memory['peak_bytes'] / GIB:.1f}",
+            unit="GiB",
+            below=f"{usable}; {fit}" if fit else usable,
+            tone=tone,
+        ),
+        Figure(name="Prediction", value=prediction["provenance"], below=_PROVENANCE[prediction["provenance"]]),
+    ]
+
+
+def warnings(prediction: Json) -> list[str]:
+    """What makes the figures less sure."""
+    beyond = (prediction.get("calibrated_range") or {}).get("beyond")
+    return (
+        [f"Beyond what the calibration's runs were like, so intervals are wider: {'; '.join(beyond)}."]
+        if beyond
+        else []
+    )
+
+
+def axes(plan: Json, options: tuple[str, ...] = ()) -> list[tuple[str, str, str]]:
+    """``(name, value, meaning)`` of every axis that does something, in the order in which people say them."""
+    found = [("tp", plan["tp"], "devices that share out a layer")]
+    if plan["cp"] > 1:
+        found.append(("cp", plan["cp"], f"devices that share out a sequence, by {_EXCHANGES[plan['cp_comm_type']]}"))
+    stages = f"stages of {shortened(plan['layers_per_stage'])} layers" if plan["pp"] > 1 else "no pipeline"
+    found.append(("pp", plan["pp"], stages))
+    if plan["vpp"] > 1:
+        found.append(("vpp", plan["vpp"], "chunks of layers per stage, visited in turn"))
+    if plan["pp"] > 1:
+        found.append(("schedule", plan["schedule"], "of the pipeline"))
+    found.append(("dp", plan["dp"], "replicas, each with its share of the batch"))
+    if plan["ep"] > 1 or plan["etp"] > 1:
+        found.append(("ep", plan["ep"], "devices that share out the experts of a layer"))
+        found.append(("etp", plan["etp"], "devices that share out one expert"))
+    found.append(("ZeRO", sharding(plan), _sharded(plan)))
+    found.append(("micro-batch", plan["micro_batch_size"], "sequences that pass at once"))
+    found.append(("micro-batches", plan["num_microbatches"], "per step and replica"))
+    found.append(("recompute", plan["recompute"], _again(plan)))
+    found += [("option", option, "not what is usual here") for option in options]
+    return [(name, str(value), meaning) for name, value, meaning in found]
+
+
+def _sharded(plan: Json) -> str:
+    what = ("nothing is sharded", "optimizer state", "optimizer state and gradients", "all state (FSDP)")
+    stage = plan["zero_stage"]
+    return what[stage] if stage == 0 else f"{what[stage]} sharded over {plan['dp_shard']} replicas"
+
+
+def _again(plan: Json) -> str:
+    again, layers = sum(plan["recomputed_layers_per_stage"]), sum(plan["layers_per_stage"])
+    if plan["recompute"] == "none":
+        return "every activation is kept"
+    modules = f" of {', '.join(plan['recompute_modules'])}" if plan["recompute_modules"] else ""
+    return f"activations{modules} computed again in {again} of {layers} layers"

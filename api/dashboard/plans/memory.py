@@ -1,0 +1,87 @@
+"""Memory of every stage, stacked against what a device has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from api.dashboard.charts.chart import Axis, Chart, Mark, Series
+from api.dashboard.terms import GIB, OF_MEMORY, memory_by_kind, memory_name
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Bytes by stage and term, as texts in GiB.
+
+    Attributes:
+        heads: names of terms that any stage has.
+        rows: stage, its layers, its sum, and its terms.
+    """
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def chart(memory: Json, layers: Sequence[int]) -> Chart:
+    """A bar for every stage."""
+    stages = memory["stages"]
+    kinds = [memory_by_kind(stage) for stage in stages]
+    places = tuple(float(place) for place in range(len(stages)))
+    series = tuple(
+        Series(
+            name=kind.name,
+            kind="bars",
+            hue=kind.hue,
+            x=places,
+            y=tuple(of.get(kind, 0.0) / GIB for of in kinds),
+            said=tuple(
+                f"stage {place}, {_layers(layers, place)}: {of.get(kind, 0.0) / GIB:.1f} GiB {kind.name} of "
+                f"{sum(of.values()) / GIB:.1f}"
+                for place, of in enumerate(kinds)
+            ),
+        )
+        for kind in OF_MEMORY
+        if any(of.get(kind) for of in kinds)
+    )
+    marks = [Mark(value=memory["usable_bytes"] / GIB, name=f"usable {memory['usable_bytes'] / GIB:.1f} GiB")]
+    if device := memory.get("device_bytes"):
+        marks.append(Mark(value=device / GIB, name=f"device {device / GIB:.1f} GiB"))
+    fullest = max(range(len(stages)), key=lambda place: sum(stages[place].values()))
+    many = len(stages) > 1
+    return Chart(
+        id="memory-chart",
+        title="Allocated on a device of each stage" if many else "Allocated on a device",
+        told=(
+            f"Memory of {len(stages)} pipeline stages by what it is for; the fullest is stage {fullest} with "
+            f"{memory['peak_bytes'] / GIB:.1f} of {memory['usable_bytes'] / GIB:.1f} GiB usable"
+        ),
+        x=Axis(title="pipeline stage", names=tuple(str(place) for place in range(len(stages)))),
+        y=Axis(title="memory", unit="GiB", from_zero=True),
+        series=series,
+        marks=tuple(marks),
+        height=300,
+    )
+
+
+def table(memory: Json, layers: Sequence[int]) -> Table:
+    """The same with every term apart."""
+    stages = memory["stages"]
+    terms = [term for term in stages[0] if any(stage.get(term) for stage in stages)]
+    rows = tuple(
+        (
+            str(place),
+            str(layers[place]) if place < len(layers) else "",
+            f"{sum(stage.values()) / GIB:.2f}",
+            *(f"{stage.get(term, 0) / GIB:.2f}" for term in terms),
+        )
+        for place, stage in enumerate(stages)
+    )
+    return Table(heads=tuple(memory_name(term) for term in terms), rows=rows)
+
+
+def _layers(layers: Sequence[int], place: int) -> str:
+    count = layers[place] if place < len(layers) else 0
+    return f"{count} layer{'' if count == 1 else 's'}"
