@@ -151,10 +151,11 @@ def _path_of(search_id: str) -> str:
 def list_searches(
     request: Request, state: Served, principal: Reader, query: Annotated[SearchesQuery, Query()]
 ) -> Response:
-    """Filtered by state, status, model and cluster."""
+    """Filtered by state, status, model, cluster and age."""
     place = place_of(query.cursor, NEWEST_FIRST, query.filters, by_time=True)
+    since = None if query.age is None else now() - query.age
     with state.store.reading() as repos:
-        page = repos.searches.list(**query.filters, after=place, limit=query.limit)
+        page = repos.searches.list(**query.filters | {"since": since}, after=place, limit=query.limit)
     further = cursor_of(page.next, NEWEST_FIRST, query.filters)
     return conditional(request, body_of(SearchList(items=[listed_search(item) for item in page.items], next=further)))
 

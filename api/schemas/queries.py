@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -32,6 +33,22 @@ class SearchesQuery(PageQuery):
     status: Literal["optimal", "feasible", "infeasible", "unknown"] | None = None
     model: Name | None = None
     cluster: Name | None = None
+    since: Annotated[
+        str | None,
+        Field(
+            pattern=r"^(PT[0-9]{1,4}H|P[0-9]{1,4}D)$",
+            description="Asked no longer ago than this: hours or days as ISO 8601 has them, `PT1H` or `P7D`.",
+            examples=["P7D"],
+        ),
+    ] = None
+
+    @property
+    def age(self) -> timedelta | None:
+        """`since` as a span of time."""
+        if self.since is None:
+            return None
+        count = int(self.since.strip("PTHD"))
+        return timedelta(hours=count) if self.since.endswith("H") else timedelta(days=count)
 
 
 class PlansQuery(PageQuery):

@@ -95,10 +95,15 @@ class Searches(SearchWork):
         status: str | None = None,
         model: str | None = None,
         cluster: str | None = None,
+        since: datetime | None = None,
         after: tuple[Any, str] | None = None,
         limit: int,
     ) -> Page:
-        """A page of searches, newest first."""
+        """A page of searches, newest first.
+
+        Args:
+            since: when the oldest was asked.
+        """
         columns = (
             (SearchRow.state, state),
             (SearchRow.status, status),
@@ -106,6 +111,8 @@ class Searches(SearchWork):
             (ClusterRow.name, cluster),
         )
         query = _WHOLE.where(*(column == value for column, value in columns if value is not None))
+        if since is not None:
+            query = query.where(SearchRow.created_at >= since)
         return page_by_creation(
             self._connection, query, table_of(SearchRow).c.created_at, table_of(SearchRow).c.id, after, limit, _search
         )

@@ -182,10 +182,15 @@ class PlannerClient:
         status: str | None = None,
         model: str | None = None,
         cluster: str | None = None,
+        since: str | None = None,
         page_size: int = 100,
     ) -> Iterator[ListedSearch]:
-        """Searches, newest first; pages are asked for as they are needed."""
-        wanted = {"state": state, "status": status, "model": model, "cluster": cluster}
+        """Searches, newest first; pages are asked for as they are needed.
+
+        Args:
+            since: how long ago the oldest may have been asked, in hours or days: ``PT1H`` or ``P7D``.
+        """
+        wanted = {"state": state, "status": status, "model": model, "cluster": cluster, "since": since}
         return self._calls.pages(ListedSearch, "/v1/searches", wanted, page_size)
 
     def cancel(self, search_id: str) -> Search:

@@ -108,6 +108,8 @@ def test_searches_are_filtered(client: httpx.Client, answer: dict[str, Any]) -> 
     assert none["id"] in ids(status="infeasible", cluster="rtx4090-1", state="done")
     assert ids(cluster="rtx4090-1", model="llama-3-8b") == set()
     assert answer["id"] not in ids(state="failed")
+    assert answer["id"] in ids(since="PT1H") & ids(since="P7D")
+    assert ids(since="P0D") == set()
 
 
 def test_plans_are_filtered_by_every_axis_and_name(client: httpx.Client, answer: dict[str, Any]) -> None:
@@ -204,6 +206,7 @@ def test_filters_that_are_unusable(client: httpx.Client) -> None:
     ):
         assert pointers(client.get("/v1/plans", params={name: value})) == [name]
     assert pointers(client.get("/v1/searches", params={"state": "over"})) == ["state"]
+    assert pointers(client.get("/v1/searches", params={"since": "P1W"})) == ["since"]
     assert pointers(client.get("/v1/measurements", params={"status": "fast"})) == ["status"]
 
 

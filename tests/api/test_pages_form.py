@@ -75,7 +75,7 @@ def test_all_that_is_wrong_is_said_in_one_answer(site: Site) -> None:
     }
     # One field at a time is what a browser would say by itself.
     assert "novalidate" in page.attributes("form", method="post")[0]
-    assert page.attributes("details", open="")
+    assert page.attributes("details", open="", **{"class": "rare"})
 
 
 def test_what_rests_on_two_fields_is_said_once_both_can_be_read(site: Site) -> None:
@@ -174,7 +174,7 @@ def test_what_has_its_default_is_left_as_it_is(site: Site, changed: dict[str, An
     request = small_request(**changed)
     page = site.get(f"/searches?from={site.store_answer(request, small_answer(request))}")
     assert shown_in(page) == FORM | {name: str(value) for name, value in changed.items()}
-    assert page.attributes("details", open="") == []
+    assert page.attributes("details", open="", **{"class": "rare"}) == []
 
 
 def test_a_search_that_failed_or_was_cancelled_can_be_asked_again_and_one_that_runs_can_not(site: Site) -> None:

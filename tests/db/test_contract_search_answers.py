@@ -114,6 +114,7 @@ def test_searches_are_listed_newest_first_and_filtered(store: Store) -> None:
         assert list(repos.searches.list(status="feasible", limit=10).items) == [cut]
         assert list(repos.searches.list(model="mixtral-8x22b", limit=10).items) == [done]
         assert list(repos.searches.list(cluster="dgx-h100", state="queued", limit=10).items) == [waiting]
+        assert list(repos.searches.list(since=later(1), limit=10).items) == [waiting, cut]
         first = repos.searches.list(limit=2)
         rest = repos.searches.list(after=first.next, limit=2)
     assert [*first.items, *rest.items] == [waiting, cut, done]

@@ -79,6 +79,9 @@ def test_steps_are_shown_without_a_new_page_and_cancelling_keeps_the_focus(visit
 def test_what_is_refused_has_the_focus_and_keeps_what_was_typed(visit: Visit) -> None:
     page = visit.page
     page.goto("/searches")
+    # Folded away, as there are searches by now.
+    visit.press_to(".asking > summary")
+    page.keyboard.press("Enter")
     fill(visit, model="lama-3.1-70b", seq_len="", pins="tp=x\npp=4")
     visit.press_to("form.ask button")
     page.keyboard.press("Enter")

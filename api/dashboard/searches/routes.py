@@ -26,7 +26,14 @@ from costmodel.errors import InvalidInput, UnreadableFile
 
 router = APIRouter(include_in_schema=False)
 
-_FILTERS = ("model", "cluster", "state", "status")
+_FILTERS = ("model", "cluster", "state", "status", "since")
+_AGES = (
+    ("", "any time"),
+    ("PT1H", "last hour"),
+    ("P1D", "last day"),
+    ("P7D", "last week"),
+    ("P30D", "last 30 days"),
+)
 _FROM = "from"
 _LONGEST_ID = 40
 
@@ -90,10 +97,17 @@ def _list_page(state: State, principal: Principal, query: SearchesQuery, form: F
         items=found.items,
         filters={name: value or "" for name, value in filters.items()},
         filtered=bool(chosen),
+        ages=_ages(query.since or ""),
+        opened=bool(form.errors or form.notes or not (found.items or chosen or query.cursor)),
         newest=f"/searches?{urlencode(chosen)}" if query.cursor else "",
         older=f"/searches?{urlencode({**chosen, 'limit': query.limit, 'cursor': found.next})}" if found.next else "",
         now=datetime.now(UTC),
     )
+
+
+def _ages(chosen: str) -> tuple[tuple[str, str], ...]:
+    """The ages to choose from, with one that only an address names."""
+    return _AGES if chosen in dict(_AGES) else (*_AGES, (chosen, f"within {chosen}"))
 
 
 def _first_form(state: State, search_id: str | None) -> Form:
