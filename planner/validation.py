@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from costmodel.calibration.calibration import DEFAULT_CALIBRATION, Calibration, load_calibration
 from costmodel.errors import InvalidInput
-from costmodel.fidelity.baselines import constant_mfu, one_line
-from costmodel.fidelity.devices import device_of
 from costmodel.fidelity.observed import Observed
-from costmodel.fidelity.predicted import Predicted
 from costmodel.fidelity.scores import Fidelity, score
 from costmodel.fidelity.unseen import Unseen
 from costmodel.runs.carried import default_runs
-from costmodel.runs.columns import Run
-from costmodel.runs.prediction import RunPrediction
 from costmodel.runs.reader import problems_of, read_runs
-
-Predictor = Callable[[Sequence[Run], Calibration], Sequence[RunPrediction]]
+from planner.judging import Judged, Predictor
 
 _MEASURED = ("measured_step_time_s", "measured_tokens_per_s_per_device", "measured_peak_mem_gb")
 
@@ -97,8 +90,8 @@ def validate(
     if not any(getattr(run, name) for run in rows for name in _MEASURED):
         expected = f"no row says what was measured; one of {', '.join(_MEASURED)} is needed"
         raise InvalidInput("runs", runs, expected)
-    observed = Observed.of(rows)
-    predicted = Predicted.of(predict(rows, used))
+    judged = Judged.of(rows, predict, used)
+    observed = judged.observed
     carried = runs is None
     outside, left_out = (
         (None, None) if folds is None or not observed.judged else _held_out(observed, used, folds, carried=carried)
@@ -110,14 +103,11 @@ def validate(
         problems=tuple(problems_of(rows)),
         calibration=used.name,
         folds=folds,
-        planner=score(observed, predicted),
+        planner=judged.figures,
         in_sample=carried and used.fitted_to_carried_runs,
         held_out=outside,
         unseen=left_out,
-        baselines={
-            "constant_mfu": score(observed, Predicted.of(constant_mfu(rows, device_of))),
-            "one_line": score(observed, Predicted.of(one_line(rows, device_of))),
-        },
+        baselines=judged.baseline_figures,
     )
 
 

@@ -6,6 +6,8 @@ from fastapi import Depends, FastAPI
 
 from api.dashboard import assets, reference
 from api.dashboard.error_pages import ErrorPages
+from api.dashboard.fidelity import routes as fidelity
+from api.dashboard.fidelity.working import Workings
 from api.dashboard.plans import routes as plans
 from api.dashboard.searches import one as one_search
 from api.dashboard.searches import routes as searches
@@ -15,8 +17,9 @@ from api.routes.common import given_once
 
 def install(app: FastAPI) -> None:
     """Add pages, their files, and error pages around the whole application; call it after other middleware is in."""
-    for router in (searches.router, one_search.router, plans.router, studies.router):
+    for router in (searches.router, one_search.router, plans.router, studies.router, fidelity.router):
         app.include_router(router, dependencies=[Depends(given_once)])
+    app.state.fidelity = Workings()
     app.include_router(reference.router)
     app.include_router(assets.router)
     app.add_middleware(ErrorPages)

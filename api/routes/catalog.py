@@ -69,7 +69,8 @@ def get_cluster(request: Request, name: Named, principal: Reader) -> Response:
 @router.get("/calibrations", response_model=Calibrations, responses=problems(304), summary="Calibrations")
 def list_calibrations(request: Request, state: Served, principal: Reader) -> Response:
     """Those of the catalog, and those that stored plans were priced under."""
-    return conditional(request, body_of(Calibrations(items=[_of_calibration(found) for found in _all(state)])))
+    items = [_of_calibration(found) for found in all_calibrations(state)]
+    return conditional(request, body_of(Calibrations(items=items)))
 
 
 @router.get(
@@ -77,14 +78,15 @@ def list_calibrations(request: Request, state: Served, principal: Reader) -> Res
 )
 def get_calibration(request: Request, name: Named, state: Served, principal: Reader) -> Response:
     """By name (the one of the catalog first) or by id, with every parameter."""
-    for found in _all(state):
+    for found in all_calibrations(state):
         if name in (found.name, found.id):
             details = CalibrationDetails(**_of_calibration(found).model_dump(), spec=found.spec)
             return conditional(request, body_of(details))
     raise not_found("calibration", name)
 
 
-def _all(state: Served) -> list[records.Calibration]:
+def all_calibrations(state: Served) -> list[records.Calibration]:
+    """Those of the catalog, the current one first, then those that stored plans were priced under, newest first."""
     names = sorted(calibration_names(), key=lambda name: (name != DEFAULT_CALIBRATION, name))
     found = {record.id: record for record in (calibration_record(load_calibration(name)) for name in names)}
     with state.store.reading() as repos:

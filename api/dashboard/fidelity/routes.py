@@ -1,0 +1,271 @@
+"""The page of fidelity. What takes seconds is worked out in the background: the page answers at once, then again."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
+
+import numpy as np
+from fastapi import APIRouter, Header, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from api.auth import Reader
+from api.dashboard.fidelity import calibrations, figures, own, pictures
+from api.dashboard.fidelity.residuals import residuals_of
+from api.dashboard.fidelity.runs import Chosen, View, Work, view_of
+from api.dashboard.fidelity.working import Workings
+from api.dashboard.rendering import page, twin, wants_json
+from api.preferences import wait_of
+from api.problems import ProblemRaised
+from api.routes.catalog import all_calibrations
+from api.routes.common import Served
+from api.schemas.text import Name
+from costmodel.calibration.calibration import load_calibration
+from costmodel.fidelity.scores import Fidelity
+from costmodel.fingerprint import calibration_id, cost_model_version
+from db import records
+
+Json = dict[str, Any]
+
+router = APIRouter(include_in_schema=False)
+
+_WORST_LISTED = 15
+_LOOK_AGAIN_S = 2
+
+
+class FidelityQuery(BaseModel):
+    """What is shown: which calibration, beside which, and on which runs."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    calibration: Name | None = None
+    against: Name | None = None
+    accelerator: Name | None = None
+    framework: Name | None = None
+    source: Name | None = None
+    colour: Literal["framework", "accelerator"] = "framework"
+
+    @property
+    def chosen(self) -> Chosen:
+        """Which runs."""
+        return Chosen(accelerator=self.accelerator or "", framework=self.framework or "", source=self.source or "")
+
+
+@router.get("/fidelity.json")
+@router.get("/fidelity")
+def fidelity_page(
+    request: Request, state: Served, principal: Reader, prefer: Annotated[list[str] | None, Header()] = None
+) -> Response:
+    """Predicted against measured.
+
+    The JSON answers 202 with ``Retry-After`` while it is worked out; ``Prefer: wait=20`` waits so many seconds for it.
+    """
+    query = _query(request)
+    known = all_calibrations(state)
+    current = calibration_id(load_calibration())
+    first = _named(known, query.calibration, "calibration") if query.calibration else _of_id(known, current)
+    second = _named(known, query.against, "against") if query.against else None
+    works = [_ask(request, record) for record in (first, second) if record is not None]
+    if wants_json(request):
+        wait = wait_of(prefer or (), state.settings.longest_wait_s)
+        return twin(_json(query, first, second, [_done(work, wait or 0.0) for work in works]))
+    views = [None if work is None else view_of(work, query.chosen) for work in (_done(work, 0.0) for work in works)]
+    ready = all(view is not None for view in views)
+    with state.store.reading() as repos:
+        measured = own.own_of(repos)
+    listed = calibrations.listed(known, current)
+    shown: Json = {
+        "query": query,
+        "known": listed,
+        "first": first,
+        "second": second,
+        "titles": {one.id: one.title for one in listed},
+        "ready": ready,
+        "own": measured,
+        "parameters": calibrations.provenance(calibrations.calibration_of(first)) if query.calibration else [],
+        "cost_model": cost_model_version(),
+        "look_again_s": _LOOK_AGAIN_S,
+        "twin": f"/fidelity.json{f'?{request.url.query}' if request.url.query else ''}",
+        "differences": None,
+        **_empty(),
+    }
+    if second is not None:
+        shown["differences"], shown["same"] = _differences(first, second)
+    if ready:
+        shown |= _figures(query, [view for view in views if view is not None], first, second)
+    return page("fidelity.html", **shown)
+
+
+def _empty() -> Json:
+    return {"figures": None, "scatter": None, "same": 0}
+
+
+def _differences(first: records.Calibration, second: records.Calibration) -> tuple[list[calibrations.Difference], int]:
+    return calibrations.differences(calibrations.calibration_of(first), calibrations.calibration_of(second))
+
+
+def _figures(
+    query: FidelityQuery, views: list[View], first: records.Calibration, second: records.Calibration | None
+) -> Json:
+    view = views[0]
+    judged = view.judged
+    predictors: list[tuple[str, Fidelity]] = [(first.name, judged.figures)]
+    if second is not None:
+        predictors.append((_apart(second, first), views[1].judged.figures))
+    predictors += [(title, judged.baseline_figures[name]) for name, title in figures.BASELINES.items()]
+    timed = int(judged.errors.timed.sum())
+    return {
+        "figures": figures.overview([found for _, found in predictors]),
+        "predictors": [name for name, _ in predictors],
+        "offered": view.work.offered,
+        "runs": len(view.rows),
+        "judged": judged.observed.judged,
+        "timed": timed,
+        "drawn": len(pictures.drawn_of(view)),
+        "in_sample": calibrations.calibration_of(first).fitted_to_carried_runs,
+        "scatter": pictures.scatter(view, query.colour),
+        "residuals": residuals_of(view),
+        "study_columns": figures.STUDY_COLUMNS,
+        "studies": [(study, _link(query, study.name)) for study in figures.studies(judged)],
+        "cells": judged.figures.per_cell,
+        "worst": [_worst(view, row) for row in pictures.farthest_off(view, _WORST_LISTED)],
+        "share": figures.share,
+        "decimal": figures.decimal,
+    }
+
+
+def _json(
+    query: FidelityQuery, first: records.Calibration, second: records.Calibration | None, works: list[Work | None]
+) -> Response:
+    """200 with all of it, or 202 while it is worked out."""
+    head: Json = {
+        "calibration": _told(first),
+        "against": None if second is None else _told(second),
+        "cost_model": cost_model_version(),
+        "filters": query.model_dump(include={"accelerator", "framework", "source"}),
+    }
+    if second is not None:
+        found, same = _differences(first, second)
+        head |= {"differences": [one.as_dict() for one in found], "same_parameters": same}
+    views = [view_of(work, query.chosen) for work in works if work is not None]
+    if len(views) < len(works):
+        return JSONResponse({"state": "working", **head}, 202, {"Retry-After": str(_LOOK_AGAIN_S)})
+    view = views[0]
+    judged = view.judged
+    return JSONResponse(
+        {
+            "state": "done",
+            **head,
+            "in_sample": calibrations.calibration_of(first).fitted_to_carried_runs,
+            "runs": len(view.rows),
+            "judged": judged.observed.judged,
+            "planner": judged.figures.as_dict(),
+            **({"planner_against": views[1].judged.figures.as_dict()} if second is not None else {}),
+            "baselines": {name: found.as_dict() for name, found in judged.baseline_figures.items()},
+            "residuals": [found.as_dict() for found in residuals_of(view)],
+            "points": _points(view),
+        },
+        headers={"Cache-Control": "private, no-cache"},
+    )
+
+
+def _points(view: View) -> list[Json]:
+    """Every run with both times."""
+    judged, accelerators, frameworks = view.judged, view.kinds("accelerator"), view.kinds("framework")
+    return [
+        {
+            "id": view.runs[row].id,
+            "study": str(judged.observed.studies[row]),
+            "accelerator": accelerators[row],
+            "framework": frameworks[row],
+            "measured_step_time_s": float(judged.observed.step_time_s[row]),
+            "step_time_s": float(judged.predicted.step_time_s[row]),
+            "step_time_interval_s": [
+                _known(judged.predicted.step_time_low_s[row]),
+                _known(judged.predicted.step_time_high_s[row]),
+            ],
+        }
+        for row in np.flatnonzero(judged.errors.timed).tolist()
+    ]
+
+
+def _worst(view: View, row: int) -> Json:
+    run, judged = view.runs[row], view.judged
+    measured, predicted = float(judged.observed.step_time_s[row]), float(judged.predicted.step_time_s[row])
+    return {
+        "run": run,
+        "study": str(judged.observed.studies[row]),
+        "measured": measured,
+        "predicted": predicted,
+        "ratio": predicted / measured,
+        "inside": bool(judged.errors.inside[row]),
+    }
+
+
+def _link(query: FidelityQuery, study: str) -> str:
+    """The same page with the runs of one study."""
+    kept = query.model_dump(exclude_none=True, exclude_defaults=True)
+    return f"/fidelity?{urlencode({**kept, 'source': study})}"
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _ask(request: Request, record: records.Calibration) -> Future[Work]:
+    workings: Workings[Work] = request.app.state.fidelity
+    return workings.ask(record.id, lambda: _worked_out(record))
+
+
+def _worked_out(record: records.Calibration) -> Work:
+    """With all that the first reader would wait for."""
+    found = Work.of(calibrations.calibration_of(record))
+    residuals_of(view_of(found, Chosen()))
+    return found
+
+
+def _done(work: Future[Work], seconds: float) -> Work | None:
+    """The result, if it is there by then."""
+    try:
+        return work.result(seconds)
+    except NotYet:
+        return None
+
+
+def _of_id(known: list[records.Calibration], id: str) -> records.Calibration:
+    return next(record for record in known if record.id == id)
+
+
+def _named(known: list[records.Calibration], name: str, field: str) -> records.Calibration:
+    """By name, the one of the catalog first, or by id.
+
+    Raises:
+        ProblemRaised: there is none.
+    """
+    found = next((record for record in known if name in (record.name, record.id)), None)
+    if found is None:
+        names = ", ".join(sorted({record.name for record in known}))
+        detail = f"there is no calibration {name[:80]!r}; there are {names}"
+        raise ProblemRaised(422, f"{field}: {detail}", errors=[{"pointer": field, "detail": detail}])
+    return found
+
+
+def _apart(second: records.Calibration, first: records.Calibration) -> str:
+    return second.name if second.name != first.name else f"{second.name} ({second.id[:8]})"
+
+
+def _told(record: records.Calibration) -> Json:
+    return {name: getattr(record, name) for name in ("id", "name", "retrieved", "source")}
+
+
+def _query(request: Request) -> FidelityQuery:
+    """What the query string says; what a form left empty is not said."""
+    given = {name: text for name, text in request.query_params.items() if text}
+    try:
+        return FidelityQuery.model_validate(given)
+    except ValidationError as error:
+        raise RequestValidationError([{**found, "loc": ("query", *found["loc"])} for found in error.errors()]) from None
