@@ -26,6 +26,7 @@ from costmodel.errors import InvalidInput
 from db.repositories import Repositories
 from planner.studying.opening import put_study
 from planner.studying.progress import Progress
+from planner.studying.settings import END_WITH_THEIR_WORKER
 from planner.studying.telling import study_alone, study_in_words
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=KeyFirst)
@@ -120,6 +121,7 @@ def cancel_study(study_id: StudyId, state: Served, principal: Writer) -> Respons
     check_may_cancel(principal, found.created_by)
     with state.store.writing() as repos:
         repos.studies.end(study_id, "stopped", _CANCELLED, now())
+        repos.studies.close_left(END_WITH_THEIR_WORKER, now())
         told = _told(repos, study_id)
     runs = any(trial.state == "running" for trial in told.trials)
     return Response(body_of(told), 202 if runs else 200, {"Location": _path_of(study_id)}, "application/json")

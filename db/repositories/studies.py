@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, case, delete, func, insert, or_, select, update
 
 from costmodel.errors import InvalidInput
 from db.column_types import is_storable
@@ -87,15 +87,15 @@ class Studies:
         row = self._connection.execute(statement).one_or_none()
         return None if row is None else record_of(Study, row)
 
+    def renew_preparation(self, study: Study, lease_until: datetime) -> bool:
+        """Go on looking for candidates; False when that is the owner's no more."""
+        statement = update(StudyRow).where(*_prepared_by(study)).values(lease_until=lease_until).returning(StudyRow.id)
+        return self._connection.execute(statement).one_or_none() is not None
+
     def prepared(self, study: Study, candidates: Sequence[StudyCandidate]) -> bool:
         """Write the candidates of a study and open it; False, and nothing written, when it is the owner's no more."""
-        mine = and_(
-            StudyRow.id == study.id,
-            StudyRow.state == "preparing",
-            StudyRow.owner == study.owner,
-            StudyRow.attempt == study.attempt,
-        )
-        opened = update(StudyRow).where(mine).values(state="open", owner=None, lease_until=None).returning(StudyRow.id)
+        mine = _prepared_by(study)
+        opened = update(StudyRow).where(*mine).values(state="open", owner=None, lease_until=None).returning(StudyRow.id)
         if self._connection.execute(opened).one_or_none() is None:
             return False
         self._connection.execute(insert(StudyCandidateRow), [values_of(candidate) for candidate in candidates])
@@ -112,12 +112,17 @@ class Studies:
         return self._connection.execute(statement).one_or_none() is not None
 
     def reopen(self, id: str, most_trials: int, deadline: datetime | None) -> bool:
-        """Go on with a study under another budget; False where its candidates were never found."""
+        """Go on with a study under another budget; one whose candidates were never found is prepared anew."""
+        has_candidates = select(StudyCandidateRow.place).where(StudyCandidateRow.study_id == id).exists()
         statement = (
             update(StudyRow)
-            .where(StudyRow.id == id, StudyRow.state != "preparing")
-            .values(state="open", most_trials=most_trials, deadline=deadline, ended_at=None, ended_because="")
-            .where(select(StudyCandidateRow.place).where(StudyCandidateRow.study_id == id).exists())
+            .where(StudyRow.id == id)
+            .values(most_trials=most_trials, deadline=deadline, ended_at=None, ended_because="")
+            # Whoever prepares it right now goes on doing so.
+            .values(
+                state=case((has_candidates, "open"), else_="preparing"),
+                attempt=case((StudyRow.state == "preparing", StudyRow.attempt), else_=0),
+            )
             .returning(StudyRow.id)
         )
         return self._connection.execute(statement).one_or_none() is not None
@@ -155,13 +160,13 @@ class Studies:
         """
         locked = select(StudyRow.most_trials).where(StudyRow.id == id, StudyRow.state == "open").with_for_update()
         study = self._connection.execute(locked).one_or_none()
-        count = select(func.count()).select_from(TrialRow).where(TrialRow.study_id == id)
-        number = self._connection.execute(count).scalar_one()
-        if study is None or number >= study.most_trials:
+        so_far = select(func.count(), func.max(TrialRow.number)).where(TrialRow.study_id == id)
+        count, last = self._connection.execute(so_far).one()
+        if study is None or count >= study.most_trials:
             return None
         trial = Trial(
             study_id=id,
-            number=number,
+            number=0 if last is None else last + 1,
             place=place,
             state="running",
             outcome=None,
@@ -230,6 +235,31 @@ class Studies:
             Measurements(self._connection).add(measurement)
         return True
 
+    def close_left(self, runners: Collection[str], now: datetime) -> int:
+        """End trials that nobody runs of studies that are over; how many there were.
+
+        Those that were put back, and, of runners whose trials end with their worker, those whose lease ran out.
+
+        Args:
+            runners: of which a trial without a worker runs no more.
+        """
+        over = select(StudyRow.id).where(StudyRow.state.not_in(("preparing", "open")))
+        put_back = and_(TrialRow.owner.is_(None), TrialRow.handle.is_(None))
+        dead = and_(TrialRow.lease_until < now, TrialRow.study_id.in_(over.where(StudyRow.runner.in_(runners))))
+        statement = (
+            update(TrialRow)
+            .where(TrialRow.state == "running", TrialRow.study_id.in_(over), or_(put_back, dead))
+            .values(state="done", outcome="stopped", reason="its study is over", ended_at=now, owner=None)
+            .values(lease_until=None)
+            .returning(TrialRow.number)
+        )
+        return len(self._connection.execute(statement).all())
+
+    def withdraw(self, trial: Trial) -> bool:
+        """Forget a trial of which nothing was ever started; False when it is the owner's no more."""
+        statement = delete(TrialRow).where(*_mine(trial)).returning(TrialRow.number)
+        return self._connection.execute(statement).one_or_none() is not None
+
     def release(self, trial: Trial, now: datetime, *, handle: str | None = None, details: Json | None = None) -> bool:
         """Let go of a trial: others may take it over at once. False when it is the owner's no more.
 
@@ -244,6 +274,15 @@ class Studies:
             .returning(TrialRow.number)
         )
         return self._connection.execute(statement).one_or_none() is not None
+
+
+def _prepared_by(study: Study) -> tuple[Any, ...]:
+    return (
+        StudyRow.id == study.id,
+        StudyRow.state == "preparing",
+        StudyRow.owner == study.owner,
+        StudyRow.attempt == study.attempt,
+    )
 
 
 def _mine(trial: Trial) -> tuple[Any, ...]:

@@ -12,7 +12,8 @@ from costmodel.errors import InvalidInput, Missing
 from planner.cli import flags
 from planner.cli.exits import Exit
 from planner.cli.report import PipedConsole, figures_table
-from planner.cli.tune_report import GIB, OUTCOMES, plan_in_short
+from planner.cli.tune_report import GIB, OUTCOMES
+from planner.wording import plan_in_short
 
 Json = dict[str, Any]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,12 +22,21 @@ from planner.question import Question
 if TYPE_CHECKING:
     from db import records
     from db.store import Store
+    from planner.profiling.runner import Runner
     from planner.studying.settings import StudySettings
 
 Json = dict[str, Any]
 
+_TRIAL_ENDED = re.compile(r"trial \d+: ")
+
+# What --resume takes: how long it goes on, and where; what the study is about it knows itself.
+_OF_A_RESUME = frozenset(
+    {"runner", "trials", "max_minutes", "study", "resume", "launch", "folder", "as_json", "config"}
+)
+
 
 def tune(
+    context: typer.Context,
     model: Annotated[str | None, typer.Option(help="As in suggest; not with --resume.")] = None,
     cluster: Annotated[str | None, typer.Option(help="As in suggest; not with --resume.")] = None,
     devices: Annotated[int | None, typer.Option(help="Accelerators at hand.")] = None,
@@ -66,6 +76,7 @@ def tune(
     failed.
     """
     from db.store import Store
+    from planner.studying.runners import runner_named
     from planner.studying.settings import StudySettings
 
     settings = StudySettings(
@@ -77,7 +88,9 @@ def tune(
         step_timeout_s=step_timeout,
     )
     question = None
-    if not resume:
+    if resume:
+        _check_resumed(context)
+    else:
         question = _question(
             model=model,
             cluster=cluster,
@@ -98,9 +111,13 @@ def tune(
             max_seconds=max_seconds,
             seed=seed,
         )
+    # Before there is a study: one whose trials nothing here can start would wait for somebody else for ever.
+    started_by = runner_named(runner, launch) if question is not None else None
     with Store.open() as store:
         found = _opened(store, question, settings, study, layers)
-        cut = _run(store, found, settings, launch, folder)
+        if found.runner != runner and _is_given(context, "runner"):
+            raise InvalidInput("runner", runner, f"trials of {found.name} run by {found.runner}")
+        cut = _run(store, found, settings, started_by or runner_named(found.runner, launch), folder)
         told = _told(store, found.id)
     if as_json:
         sys.stdout.write(json.dumps(told, allow_nan=False) + "\n")
@@ -109,6 +126,26 @@ def tune(
 
         print_study(told)
     raise typer.Exit(int(_exit_of(told, cut=cut)))
+
+
+def _check_resumed(context: typer.Context) -> None:
+    """Refuse what a study that goes on can't change any more.
+
+    Raises:
+        InvalidInput: such a flag is given.
+    """
+    for name, value in context.params.items():
+        if name not in _OF_A_RESUME and _is_given(context, name):
+            expected = (
+                "a study that goes on keeps what it is about: leave this out, or leave out --resume for a new study"
+            )
+            raise InvalidInput(name.replace("_", "-"), value, expected)
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    """Whether a flag stands on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _question(**given: Any) -> Question:
@@ -136,19 +173,23 @@ def _opened(
     if layers is not None:
         request = with_layers(request, layers)
     name = name or f"{request.scenario.model.name} {now:%Y-%m-%d %H:%M:%S}"
-    return open_study(store, request, settings, name=name, now=now)
+    try:
+        return open_study(store, request, settings, name=name, now=now)
+    except InvalidInput as error:
+        if error.field == "name":
+            raise InvalidInput("study", name, "there is a study of that name: go on with it by --resume") from None
+        raise
 
 
-def _run(store: Store, study: records.Study, settings: StudySettings, launch: str | None, folder: str | None) -> bool:
+def _run(store: Store, study: records.Study, settings: StudySettings, runner: Runner, folder: str | None) -> bool:
     """Work on the study until it is over; whether Ctrl-C cut it."""
     from planner.studying.folders import trials_folder
-    from planner.studying.runners import runner_named
     from planner.studying.worker import Worker
 
     with _bar(study, settings.trials) as heard:
         worker = Worker(
             store=store,
-            runners={study.runner: runner_named(study.runner, launch)},
+            runners={study.runner: runner},
             folder=Path(folder) if folder else trials_folder(),
             heard=heard,
         )
@@ -167,7 +208,7 @@ def _bar(study: records.Study, total: int) -> Iterator[Any]:
 
         def heard(_: records.Study, said: str) -> None:
             tell(f"planner: {said}")
-            if said.startswith("trial") and "begins" not in said:
+            if _TRIAL_ENDED.match(said):
                 done()
 
         if not terminal:

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from planner.cli.report import PipedConsole, figures_table
+from planner.wording import plan_in_short
 
 Json = dict[str, Any]
 
@@ -32,7 +33,7 @@ def _print_trials(trials: list[Json], best: int | None) -> None:
         peak = trial["peak_allocated_bytes"]
         table.add_row(
             f"{trial['number']}{mark}",
-            OUTCOMES.get(trial["outcome"], "running"),
+            OUTCOMES.get(trial["outcome"], "running" if trial["worker"] else "put back"),
             plan_in_short(trial["plan"]),
             _seconds(trial["predicted_step_time_s"]),
             _seconds(trial["step_time_s"]),
@@ -56,21 +57,6 @@ def _verdict(told: Json, best: Json | None) -> str:
         f"Best: trial {best['number']}, {_seconds(best['step_time_s'])} a step{gain}; plan {best['plan_id']} "
         f"(planner export --id {best['plan_id']} --target ...)"
     )
-
-
-def plan_in_short(plan: Json) -> str:
-    """The axes that tell plans apart, ``tp2 pp2 dp4 zero1 mbs1 full 3/8``; those of degree 1 are left out."""
-    degrees = [f"{axis}{plan[axis]}" for axis in ("tp", "cp", "pp", "vpp", "ep", "dp") if plan[axis] > 1]
-    words = [*(degrees or ["dp1"]), f"zero{plan['zero_stage']}", f"mbs{plan['micro_batch_size']}"]
-    if plan["dp_replicate"] > 1 and plan["dp_shard"] > 1:
-        words.append(f"shards{plan['dp_shard']}")
-    if plan["pp"] > 1:
-        words.append(plan["schedule"])
-    if plan["recompute"] != "none":
-        words.append(plan["recompute"])
-    if plan["recompute"] == "full":
-        words.append(f"{sum(plan['recomputed_layers_per_stage'])}/{sum(plan['layers_per_stage'])}")
-    return " ".join(words)
 
 
 def _seconds(value: float | None) -> str:

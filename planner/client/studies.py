@@ -22,6 +22,7 @@ class Trial(Told):
     origin: str
     plan_id: str
     plan: PlanFields
+    worker: str | None = None
     predicted_step_time_s: float
     predicted_step_time_interval_s: tuple[float, float]
     predicted_peak_bytes: int

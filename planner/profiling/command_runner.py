@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 from planner.export.job import Job
 from planner.profiling.local import OnThisMachine
-from planner.profiling.runner import TrialJob
+from planner.profiling.runner import CantStart, TrialJob
 from planner.profiling.template import Template
 
 
@@ -21,4 +24,8 @@ class CommandRunner(OnThisMachine):
         self._template.check(job)
 
     def start(self, trial: TrialJob) -> str:
-        return self._guarded.start(trial, self._template.words(trial), self._template.environment(trial))
+        words, environment = self._template.words(trial), self._template.environment(trial)
+        path = {**os.environ, **environment}.get("PATH")
+        if shutil.which(words[0], path=path) is None:
+            raise CantStart(f"{words[0]}: no such program is on this machine (the first word of [command] argv)")
+        return self._guarded.start(trial, words, environment)

@@ -26,7 +26,9 @@ _SUFFIXES = {"K": 1e3, "M": 1e6, "B": 1e9}
 _UNITS = {"": 2**20, "MB": 2**20, "MiB": 2**20, "GB": 2**30, "GiB": 2**30}
 _PEAKS = ("allocated", "reserved")
 # One of these makes a JSON object ours; others are lines of the program's own log.
-_TOLD = frozenset({"step", "environment", "failed", "finished", *(f"peak_{kind}_bytes" for kind in _PEAKS)})
+_TOLD = frozenset(
+    {"step", "environment", "failed", "finished", "peak_rss_bytes", *(f"peak_{kind}_bytes" for kind in _PEAKS)}
+)
 
 
 class Dialects(Frozen):

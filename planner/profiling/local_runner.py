@@ -21,10 +21,18 @@ class LocalRunner(OnThisMachine):
 
     name = "local"
 
-    def check(self, job: Job) -> None:
-        """Accept what the probe can run with as many processes as a machine should have."""
+    def __init__(self) -> None:
+        """A runner, for trials of any number of studies.
+
+        Raises:
+            InvalidInput: PyTorch is missing.
+        """
         if find_spec("torch") is None:
             raise InvalidInput("runner", self.name, "it needs PyTorch: pip install 'parallelism-planner[profiling]'")
+        super().__init__()
+
+    def check(self, job: Job) -> None:
+        """Accept what the probe can run with as many processes as a machine should have."""
         if job.plan.devices_used > _MOST_PROCESSES:
             raise InvalidInput("devices", job.plan.devices_used, f"at most {_MOST_PROCESSES} processes on one machine")
         check_can(job.scenario, job.plan)

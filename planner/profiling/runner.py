@@ -21,6 +21,10 @@ class RunnerAway(PlannerError):
     """What runs the trials can't be asked right now; they may well go on."""
 
 
+class CantStart(PlannerError):
+    """No trial can be started as things stand, which is no plan's fault: a program or a partition that isn't there."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrialJob:
     """A plan to run for a few steps.
@@ -73,12 +77,16 @@ class Runner(Protocol):
         """Start a trial; returns its handle.
 
         Raises:
-            PlannerError: it can't be started.
+            CantStart: no trial can be, as things stand.
             OSError: its files can't be written.
         """
 
     def find(self, trial: TrialJob) -> str | None:
-        """The handle of a trial that somebody started whose handle was not kept; None where there is none."""
+        """The handle of a trial that somebody started whose handle was not kept; None where there is none.
+
+        Raises:
+            CantStart: nobody can say, as things stand.
+        """
 
     def state(self, handle: str, trial: TrialJob) -> State:
         """How it stands.

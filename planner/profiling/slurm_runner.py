@@ -13,13 +13,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from costmodel.errors import InvalidInput, PlannerError
+from costmodel.errors import PlannerError
 from costmodel.spec.base import Frozen
 from planner.export.job import Job
 from planner.profiling.probe.can import check_can
 from planner.profiling.probing import probe_words, torchrun_words
 from planner.profiling.processes import MARK
-from planner.profiling.runner import RunnerAway, State, TrialJob
+from planner.profiling.runner import CantStart, RunnerAway, State, TrialJob
 from planner.profiling.template import Template
 
 _ANSWER_S = 60.0
@@ -88,14 +88,20 @@ class SlurmRunner:
             *("--no-requeue", f"--output={trial.log}", f"--error={trial.log}", "--open-mode=append"),
             *(f"--chdir={trial.folder}", *resources, *self._settings.options),
         ]
-        said = _asked(["sbatch", *options, str(script)])
+        try:
+            said = _asked(["sbatch", *options, str(script)])
+        except SlurmFailed as error:
+            raise CantStart(str(error)) from None
         number = said.strip().splitlines()[-1].partition(";")[0] if said.strip() else ""
         if not number.isdigit():
             raise SlurmFailed(f"sbatch answers {said.strip()!r}, a job id is expected")
         return number
 
     def find(self, trial: TrialJob) -> str | None:
-        found = _asked(["squeue", "--noheader", f"--name={trial.key}", "--format=%i"]).split()
+        try:
+            found = _asked(["squeue", "--noheader", f"--name={trial.key}", "--format=%i"]).split()
+        except SlurmFailed as error:
+            raise CantStart(str(error)) from None
         return found[0] if found else None
 
     def state(self, handle: str, trial: TrialJob) -> State:
@@ -192,7 +198,7 @@ def _asked(words: Sequence[str]) -> str:
                 list(words), capture_output=True, text=True, timeout=_ANSWER_S, check=False, env=dict(os.environ)
             )
         except FileNotFoundError:
-            raise InvalidInput("runner", "slurm", f"Slurm's commands are expected here: {words[0]} is not") from None
+            raise SlurmFailed(f"Slurm's commands are expected on this machine, and {words[0]} isn't there") from None
         except subprocess.TimeoutExpired:
             said = f"no answer in {_ANSWER_S:g} s"
             continue

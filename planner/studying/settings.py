@@ -9,6 +9,8 @@ from costmodel.errors import InvalidInput
 
 RunnerName = Literal["local", "command", "slurm"]
 RUNNERS: tuple[RunnerName, ...] = get_args(RunnerName)
+END_WITH_THEIR_WORKER = ("local", "command")
+"""Runners whose trials don't outlive the worker that started them."""
 MOST_TRIALS = 1000
 MOST_STEPS = 10_000
 MOST_MINUTES = 60 * 24 * 30

@@ -8,6 +8,7 @@ from typing import Any
 from db import records
 from planner.stored.compared import beside_predicted
 from planner.studying.progress import Progress
+from planner.wording import plan_in_short
 
 Json = dict[str, Any]
 
@@ -56,6 +57,7 @@ def trial_in_words(progress: Progress, trial: records.Trial) -> Json:
         "plan_id": plan.id,
         "plan": plan.plan,
         "attempt": trial.attempt,
+        "worker": trial.owner,
         "gain": trial.details.get("gain"),
         "chance_to_fit": trial.details.get("chance_to_fit"),
         "predicted_step_time_s": plan.prediction["step_time_s"],
@@ -69,6 +71,12 @@ def trial_in_words(progress: Progress, trial: records.Trial) -> Json:
         "created_at": _moment(trial.created_at),
         "ended_at": _moment(trial.ended_at),
     }
+
+
+def begins_in_words(trial: records.Trial, plan: records.Plan) -> str:
+    """``trial 3 begins, dp2 zero0 mbs2: 1.4 s a step are predicted``."""
+    predicted = float(plan.prediction["step_time_s"])
+    return f"trial {trial.number} begins, {plan_in_short(plan.plan)}: {predicted:.4g} s a step are predicted"
 
 
 def _moment(value: datetime | None) -> str | None:

@@ -12,26 +12,28 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
-from costmodel.errors import InvalidInput, PlannerError
+from costmodel.errors import PlannerError
 from costmodel.spec.plan import Plan
 from db import records
 from db.errors import StoreUnavailable
 from db.store import Store
 from planner.export.job import Job
 from planner.profiling.measured import Measured
-from planner.profiling.runner import Runner, RunnerAway, TrialJob
+from planner.profiling.runner import CantStart, Runner, RunnerAway, TrialJob
 from planner.profiling.watching import ABANDONED, watch
 from planner.studying.keeping import LOST, OVER, Kept
-from planner.studying.opening import prepare, request_of_study, settings_of
+from planner.studying.opening import request_of_study, settings_of
+from planner.studying.preparing import Listener, prepare_in_turn
 from planner.studying.progress import Progress, why_over
 from planner.studying.recording import Ran, check_room, measurement_of
+from planner.studying.telling import begins_in_words
 from planner.tuning.proposals import cannot_win, proposal_of
 
 LEASE_S = 60.0
@@ -41,8 +43,6 @@ _LOOK_S = 1.0
 _PATIENCE_S = 300.0
 _TAKEN = "another worker has it"
 _log = logging.getLogger("planner.studying")
-
-Listener = Callable[[records.Study, str], None]
 
 
 class TrialsHaveNoRoom(PlannerError):
@@ -119,7 +119,7 @@ class Worker:
         for study in studies:
             runner = self.runners[study.runner]
             if study.state == "preparing":
-                self._prepare(study, runner)
+                prepare_in_turn(self.store, study, runner, owner=self.owner, lease_s=self.lease_s, heard=self.heard)
                 continue
             full = sum(name == runner.name for _, name in busy) >= runner.at_once
             if full and (study.deadline is None or datetime.now(UTC) < study.deadline):
@@ -139,23 +139,6 @@ class Worker:
         return None, study_id is None or bool(studies)
 
     # -- studies --
-
-    def _prepare(self, study: records.Study, runner: Runner) -> None:
-        now = datetime.now(UTC)
-        with self.store.writing() as repos:
-            mine = repos.studies.claim_preparation(study.id, self.owner, now, now + timedelta(seconds=600))
-        if mine is None:
-            return
-        self.heard(mine, "looking for candidates")
-        try:
-            done = prepare(self.store, mine, runner, datetime.now(UTC))
-        except InvalidInput as error:
-            with self.store.writing() as repos:
-                repos.studies.end(study.id, "failed", str(error), datetime.now(UTC))
-            self.heard(mine, f"failed: {error}")
-            return
-        if done:
-            self.heard(mine, "ready")
 
     def _ended(self, progress: Progress) -> bool:
         """End a study that has seen enough, or whose budget is spent; whether it is over."""
@@ -196,15 +179,32 @@ class Worker:
             _log.warning("trial %d of %s waits: %s", trial.number, study.name, error)
             self.stopping.wait(_LOOK_S)
             self._release(trial, forget=False)
+        except CantStart as error:
+            if not self._ended_unstarted(study, trial, f"its trials can't be started: {error}"):
+                self._finish(study, trial, None, Measured(status="failed", reason=f"{error}"))
         except OSError as error:
             self.broken = TrialsHaveNoRoom(f"{error.filename or self.folder}: {error.strerror or error}")
             self.heard(study, f"trial {trial.number} is left to others: {self.broken}")
             self.stopping.set()
             self._release(trial)
         except Exception as error:
-            expected = isinstance(error, PlannerError)
-            _log.error("trial %d of %s failed", trial.number, study.name, exc_info=None if expected else error)
+            if not isinstance(error, PlannerError):
+                _log.error("trial %d of %s failed", trial.number, study.name, exc_info=error)
             self._finish(study, trial, None, Measured(status="failed", reason=f"{error}"))
+
+    def _ended_unstarted(self, study: records.Study, trial: records.Trial, because: str) -> bool:
+        """End a study whose first trial can't be started, and forget that trial: once mended, its plan runs first.
+
+        Returns:
+            False where others were started: then it is this plan's fault, or passes.
+        """
+        with self.store.writing() as repos:
+            if trial.attempt > 1 or len(repos.studies.trials(study.id)) > 1:
+                return False
+            repos.studies.withdraw(trial)
+            repos.studies.end(study.id, "failed", because, datetime.now(UTC))
+        self.heard(study, f"failed: {because}")
+        return True
 
     def _trial(self, study: records.Study, trial: records.Trial, runner: Runner) -> None:
         if trial.attempt - trial.details.get("released", 0) > _MOST_ATTEMPTS:
@@ -213,14 +213,14 @@ class Worker:
             return
         kept = Kept(self, trial)
         with kept:
-            plan_id, job = self._job(study, trial)
+            plan, job = self._job(study, trial)
             found = self._found_again(study, trial, job, runner)
             if found is None:
                 if study.state != "open":
                     self._finish(study, trial, None, Measured(status="stopped", reason=OVER))
                     return
                 task = self._task(study, trial, job, trial.attempt)
-                self.heard(study, f"trial {trial.number} begins")
+                self.heard(study, begins_in_words(trial, plan))
                 handle = self._started(task, runner, kept)
             else:
                 task, handle = found
@@ -245,7 +245,7 @@ class Worker:
             self.heard(study, f"trial {trial.number}: {ABANDONED}")
             self._release(trial, died=True)
         else:
-            self._finish(study, trial, Ran(plan_id=plan_id, plan=job.plan), measured)
+            self._finish(study, trial, Ran(plan_id=plan.id, plan=job.plan), measured)
 
     def _started(self, task: TrialJob, runner: Runner, kept: Kept) -> str:
         """Start a trial, once the runner can be asked."""
@@ -292,14 +292,13 @@ class Worker:
             handle = None if forget else now.handle
             repos.studies.release(trial, datetime.now(UTC), handle=handle, details=details)
 
-    def _job(self, study: records.Study, trial: records.Trial) -> tuple[str, Job]:
+    def _job(self, study: records.Study, trial: records.Trial) -> tuple[records.Plan, Job]:
         with self.store.reading() as repos:
-            plan_id = repos.studies.candidates(study.id)[trial.place].plan_id
-            plan = repos.plans.get(plan_id)
+            plan = repos.plans.get(repos.studies.candidates(study.id)[trial.place].plan_id)
             request = request_of_study(repos, study)
         assert plan is not None, "foreign keys hold"
         name = f"{study.name}-{trial.number}"
-        return plan_id, Job(scenario=request.scenario, plan=Plan.model_validate(plan.plan), name=name, plan_id=plan_id)
+        return plan, Job(scenario=request.scenario, plan=Plan.model_validate(plan.plan), name=name, plan_id=plan.id)
 
     def _found_again(
         self, study: records.Study, trial: records.Trial, job: Job, runner: Runner

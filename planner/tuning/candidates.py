@@ -40,6 +40,12 @@ _FOLLOWS: Mapping[str, tuple[str, ...]] = {
     "zero_stage": ("dp_shard", "dp_replicate", "reshard_after", "gradient_sync"),
 }
 _TUNED_OPTIONS = ("offload", "tp_overlap", "ep_overlap", "reshard_after", "gradient_sync", "fsdp_prefetch")
+# What is about the devices of these axes: of one device there is nothing to shard, to gather or to hide.
+_ONLY_BETWEEN: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("zero_stage", "reshard_after", "gradient_sync", "fsdp_prefetch"), ("dp", "cp")),
+    "tp_overlap": ("tp",),
+    "ep_overlap": ("ep",),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,16 +115,27 @@ def _changes(request: SearchRequest, plan: Json) -> Iterator[tuple[str, Any]]:
     yield from (("recompute", other) for other in RECOMPUTES if other != plan["recompute"])
     if plan["recompute"] == "full":
         yield from (("recomputed_layers_per_stage", counts) for counts in _other_counts(plan))
-    yield from (("zero_stage", stage) for stage in framework.zero_stages if stage != plan["zero_stage"])
+    if _has_effect(plan, "zero_stage"):
+        yield from (("zero_stage", stage) for stage in framework.zero_stages if stage != plan["zero_stage"])
     if plan["pp"] > 1:
         depth = max(plan["layers_per_stage"])
         yield from (("vpp", other) for other in {plan["vpp"] * 2, plan["vpp"] // 2} if 1 <= other <= depth)
         usual = [name for name in SCHEDULES if name in framework.schedules]
         yield from (("schedule", other) for other in usual if other != plan["schedule"])
     for name in _TUNED_OPTIONS:
+        if not _has_effect(plan, name):
+            continue
         option = BY_NAME[name]
         codes = [code for code in option.codes if name not in ALLOWABLE or not code or (name, code) in request.also]
         yield from ((name, value) for code in codes if (value := option.decode(code)) != plan[name])
+
+
+def _has_effect(plan: Json, field: str) -> bool:
+    """Whether another value would be another run: between devices that nothing is cut over it is the same one."""
+    between = _ONLY_BETWEEN.get(field, ())
+    if field == "gradient_sync" and plan["num_microbatches"] == 1:
+        return False
+    return not between or any(plan[axis] > 1 for axis in between)
 
 
 def _other_counts(plan: Json) -> Iterator[list[int]]:

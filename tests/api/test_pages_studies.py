@@ -98,6 +98,7 @@ def _told(trials: list[dict[str, Any]], answer: dict[str, Any]) -> Study:
         "plan_id": entry["id"],
         "plan": entry["plan"],
         "attempt": 1,
+        "worker": None,
         "gain": None,
         "chance_to_fit": None,
         "predicted_step_time_s": 1.0,

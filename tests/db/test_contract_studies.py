@@ -236,7 +236,7 @@ def test_a_study_that_is_over_begins_nothing_and_can_be_reopened(store: Store) -
         assert again.number == 1
 
 
-def test_a_study_that_never_had_candidates_stays_over(store: Store) -> None:
+def test_a_study_that_never_had_candidates_is_prepared_anew(store: Store) -> None:
     keep(store, SCENARIO)
     with store.writing() as repos:
         new = Study(
@@ -244,5 +244,46 @@ def test_a_study_that_never_had_candidates_stays_over(store: Store) -> None:
             state="preparing", runner="local", most_trials=1,
         )  # fmt: skip
         repos.studies.add(new)
-        assert repos.studies.end(new.id, "failed", "no plan fits", NOON)
-        assert not repos.studies.reopen(new.id, 5, None)
+        assert repos.studies.claim_preparation(new.id, "one", NOON, later(10)) is not None
+        assert repos.studies.end(new.id, "failed", "torch is missing", NOON)
+        assert repos.studies.reopen(new.id, 5, None)
+        again = repos.studies.claim_preparation(new.id, "two", NOON, later(10))
+        assert again is not None
+        assert (again.state, again.attempt, again.most_trials, again.ended_because) == ("preparing", 1, 5, "")
+        # A budget may change while somebody looks for candidates, who goes on.
+        assert repos.studies.reopen(new.id, 6, None)
+        assert repos.studies.renew_preparation(again, later(60))
+        assert repos.studies.claim_preparation(new.id, "three", later(30), later(90)) is None
+        assert not repos.studies.reopen(new_id(), 5, None)
+
+
+def test_a_trial_that_was_withdrawn_never_was_and_numbers_go_on(store: Store) -> None:
+    of = study(store, most_trials=3)
+    with store.writing() as repos:
+        first, second = begin(repos, of, 0), begin(repos, of, 1)
+        assert first is not None
+        assert second is not None
+        assert repos.studies.withdraw(first)
+        assert not repos.studies.withdraw(first)
+        again = begin(repos, of, 0)
+        assert again is not None
+        assert again.number == 2
+        assert [(one.number, one.place) for one in repos.studies.trials(of.id)] == [(1, 1), (2, 0)]
+
+
+def test_trials_that_nobody_runs_end_with_their_study(store: Store) -> None:
+    of = study(store, most_trials=3)
+    with store.writing() as repos:
+        put_back, dead, runs = begin(repos, of, 0), begin(repos, of, 1), begin(repos, of, 2, now=later(20))
+        assert put_back is not None
+        assert dead is not None
+        assert runs is not None
+        assert repos.studies.release(put_back, NOON)
+        assert repos.studies.close_left(["local"], later(35)) == 0
+        assert repos.studies.end(of.id, "stopped", "it was cancelled", later(1))
+        # A job of Slurm may well run on, and somebody has to end it; what was put back has none.
+        assert repos.studies.close_left(["command"], later(35)) == 1
+        assert repos.studies.close_left(["local"], later(35)) == 1
+        assert [one.outcome for one in repos.studies.trials(of.id)] == ["stopped", "stopped", None]
+        assert not repos.studies.finish(dead, "ok", "", None, later(36))
+        assert repos.studies.finish(runs, "ok", "", None, later(36))

@@ -94,6 +94,11 @@ PEAKS = [
         "496.00MiB",
         {"allocated": 309.29 * 2**20, "reserved": 496.0 * 2**20},
     ),
+    # The probe on CPUs: what a process holds beyond its libraries.
+    (
+        '{"peak_rss_bytes": [345759744, 352759744], "rss_before_model_bytes": [328568832, 328568832]}',
+        {"allocated": 352759744.0 - 328568832.0},
+    ),
 ]
 
 

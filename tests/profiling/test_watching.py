@@ -11,7 +11,7 @@ import pytest
 from planner.profiling import watching
 from planner.profiling.command_runner import CommandRunner
 from planner.profiling.measured import Measured
-from planner.profiling.runner import RunnerAway, State, TrialJob
+from planner.profiling.runner import CantStart, RunnerAway, State, TrialJob
 from planner.profiling.template import Template
 from planner.profiling.watching import Tail, watch
 from tests.profiling.jobs import trial
@@ -61,10 +61,15 @@ def test_one_that_fails_says_why(lines: Sequence[str], status: str, reason: str,
 
 
 def test_one_that_does_not_start(tmp_path: Path) -> None:
-    runner, one = CommandRunner(Template(argv=("no-such-program",))), trial(tmp_path)
+    with pytest.raises(CantStart, match="no-such-program: no such program is on this machine"):
+        CommandRunner(Template(argv=("no-such-program",))).start(trial(tmp_path))
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n", encoding="utf-8")
+    script.chmod(0o755)
+    runner, one = CommandRunner(Template(argv=(str(script),))), trial(tmp_path)
     found = watch(runner, one, runner.start(one), hopeless=lambda _: False)
     assert (found.status, found.reason) == ("failed", "exit code 127")
-    assert "no-such-program: No such file or directory" in found.log_tail
+    assert f"{script}: No such file or directory" in found.log_tail
 
 
 def test_one_that_hangs_before_and_after_its_first_step(tmp_path: Path) -> None:

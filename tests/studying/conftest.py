@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from planner.search.request import SearchRequest
-from planner.studying import opening
+from planner.studying import preparing
 from planner.tuning.candidates import Candidate, candidates_of
 from tests.studying import lab
 
@@ -23,4 +23,4 @@ def _candidates_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
         is_known = request.scenario.devices == lab.request().scenario.devices
         return _of_the_lab() if is_known else candidates_of(request)
 
-    monkeypatch.setattr(opening, "candidates_of", found)
+    monkeypatch.setattr(preparing, "candidates_of", found)

@@ -20,7 +20,8 @@ from planner.profiling.template import Template
 from planner.question import Question
 from planner.resolving import request_of
 from planner.search.request import SearchRequest
-from planner.studying.opening import open_study, prepare
+from planner.studying.opening import open_study
+from planner.studying.preparing import prepare
 from planner.studying.settings import StudySettings
 from planner.studying.worker import Worker
 from tests.processes import alive

@@ -17,7 +17,7 @@ from db.urls import VARIABLE
 from planner.cli.exits import Exit
 from planner.cli.main import run
 from tests.processes import eventually
-from tests.studying.lab import PINS, SCENARIO, WAIT_S, Lab, check_study, lab_in, trials_of
+from tests.studying.lab import PINS, SCENARIO, WAIT_S, Lab, check_study, lab_in, opened, trials_of
 
 _PINS = [word for pin in PINS for word in ("--pin", pin)]
 _QUESTION = [word for name, value in SCENARIO.items() for word in (f"--{name.replace('_', '-')}", str(value))] + _PINS
@@ -34,10 +34,14 @@ _CONFIG = {
 }
 
 
-def how(lab: Lab, *more: str) -> list[str]:
+def files_of(lab: Lab) -> list[str]:
     lab.launch_file()
     files = ["--launch", str(lab.folder / "launch.toml"), "--folder", str(lab.trials), "--study", "mine"]
-    return ["tune", "--runner", "command", *files, "--steps", "2", "--warm-up", "1", *more]
+    return ["tune", "--runner", "command", *files]
+
+
+def how(lab: Lab, *more: str) -> list[str]:
+    return [*files_of(lab), "--steps", "2", "--warm-up", "1", *more]
 
 
 @pytest.mark.slow
@@ -57,7 +61,7 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(
             out, _ = process.communicate(timeout=WAIT_S)
             assert process.returncode == Exit.CUT_SHORT, (tmp_path / "said").read_text()
             told = json.loads(out)
-            assert [trial["state"] for trial in told["trials"]][-1] == "running"
+            assert (told["trials"][-1]["state"], told["trials"][-1]["worker"]) == ("running", None)
             assert lab.left() == []
             assert "Traceback" not in (tmp_path / "said").read_text()
             with store.reading() as repos:
@@ -65,7 +69,7 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(
             assert study is not None
             before = [trial for trial in trials_of(store, study) if trial.state == "done"]
             lab.rules([])
-            assert run(how(lab, "--resume", "--trials", "2", "--json")) == Exit.ANSWERED
+            assert run([*files_of(lab), "--resume", "--trials", "2", "--json"]) == Exit.ANSWERED
             trials = check_study(store, study, lab)
             assert trials[: len(before)] == before
     finally:
@@ -86,6 +90,35 @@ def test_a_folder_that_cannot_be_written_is_told_in_a_line(
     said = capsys.readouterr().err
     assert "Not a directory" in said
     assert "Traceback" not in said
+
+
+def test_what_cannot_be_started_opens_no_study_and_what_a_study_is_about_stays(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(VARIABLE, sqlite_url)
+    lab = lab_in(tmp_path)
+    wrong = {
+        "launch: ": ["tune", "--runner", "command", "--study", "mine", *_QUESTION],
+        "max-minutes: 0.0": how(lab, *_QUESTION, "--max-minutes", "0"),
+    }
+    for told, words in wrong.items():
+        assert run(words) == Exit.BAD_INPUT
+        assert told in capsys.readouterr().err
+    with Store.open(sqlite_url) as store:
+        with store.reading() as repos:
+            assert list(repos.studies.list().items) == []
+        opened(store, name="mine")
+    wrong = {
+        "study: 'mine' is not usable; there is a study of that name": how(lab, *_QUESTION),
+        "model: 'gpt2' is not usable; a study that goes on keeps": [*files_of(lab), "--resume", "--model", "gpt2"],
+        "steps: 2 is not usable": how(lab, "--resume"),
+        "runner: 'slurm' is not usable; trials of mine run by command": [
+            *("tune", "--resume", "--study", "mine", "--runner", "slurm")
+        ],
+    }
+    for told, words in wrong.items():
+        assert run(words) == Exit.BAD_INPUT
+        assert told in capsys.readouterr().err
 
 
 @pytest.mark.slow

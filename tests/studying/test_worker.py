@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -162,3 +162,36 @@ def test_a_runner_that_can_run_no_plan_fails_the_study(sqlite_url: str, tmp_path
         assert found.state == "failed"
         assert "it can run none of" in found.ended_because
         assert "{no_such_axis}" in found.ended_because
+
+
+def test_a_study_whose_first_trial_cannot_start_goes_on_once_that_is_mended(sqlite_url: str, tmp_path: Path) -> None:
+    lab = lab_in(tmp_path)
+    wrong = CommandRunner(Template(argv=("no-such-program", "{key}")))
+    with Store.open(sqlite_url) as store:
+        study = ready(store, lab, trials=1)
+        Worker(store=store, runners={"command": wrong}, folder=lab.trials).run(study.id)
+        with store.reading() as repos:
+            found = repos.studies.get(study.id)
+        assert found is not None
+        assert (found.state, list(trials_of(store, study))) == ("failed", [])
+        assert "no-such-program: no such program is on this machine" in found.ended_because
+        with store.writing() as repos:
+            assert repos.studies.reopen(study.id, 1, None)
+        lab.worker(store).run(study.id)
+        (trial,) = check_study(store, study, lab)
+        assert (trial.outcome, trial.number, trial.attempt) == ("ok", 0, 1)
+
+
+def test_a_study_whose_preparation_kills_workers_is_given_up(sqlite_url: str, tmp_path: Path) -> None:
+    lab = lab_in(tmp_path)
+    with Store.open(sqlite_url) as store:
+        study, now = opened(store), datetime.now(UTC)
+        with store.writing() as repos:
+            for time in range(3):
+                then = now - timedelta(seconds=100 - 10 * time)
+                assert repos.studies.claim_preparation(study.id, f"dead {time}", then, then + timedelta(seconds=5))
+        lab.worker(store).run(study.id)
+        with store.reading() as repos:
+            found = repos.studies.get(study.id)
+    assert found is not None
+    assert (found.state, found.ended_because) == ("failed", "3 workers that looked for its candidates died")

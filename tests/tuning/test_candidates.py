@@ -50,6 +50,16 @@ def test_variants_heed_the_pins() -> None:
     assert {plan["offload"] for plan in changed} == {"none"}, "it was not allowed"
 
 
+def test_no_variant_is_the_same_run_in_other_words() -> None:
+    alone = candidates_of(request("tp=1", "pp=8", "cp=1"))
+    assert {candidate.plan["dp"] for candidate in alone} == {1}
+    for field in ("zero_stage", "gradient_sync", "reshard_after", "fsdp_prefetch", "tp_overlap"):
+        assert len({candidate.plan[field] for candidate in alone}) == 1, field
+    replicas = candidates_of(request("tp=1", "pp=1", "cp=1"))
+    assert len({candidate.plan["zero_stage"] for candidate in replicas}) > 1
+    assert {candidate.plan["tp_overlap"] for candidate in replicas} == {replicas[0].plan["tp_overlap"]}
+
+
 def test_where_nothing_fits_there_is_nothing_to_tune() -> None:
     with pytest.raises(InvalidInput, match="no plan fits"):
         candidates_of(request_of(scenario_of("llama-3.1-405b", "dgx-h100", 8, 8, 4096)))

@@ -30,6 +30,8 @@ class Trial(Answer):
     plan: PlanFields
     attempt: int
     """How often it was begun: after the death of a worker another one begins the next."""
+    worker: str | None
+    """Who runs it, host and process; null when it was put back and waits for a worker, and when it is done."""
     gain: float | None
     """Share of the best step time that it was expected to save when it was chosen."""
     chance_to_fit: float | None
