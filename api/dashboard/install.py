@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import Depends, FastAPI
 
 from api.dashboard import assets, reference
+from api.dashboard.compare import routes as compare
 from api.dashboard.error_pages import ErrorPages
 from api.dashboard.fidelity import routes as fidelity
 from api.dashboard.fidelity.working import Workings
@@ -17,7 +18,14 @@ from api.routes.common import given_once
 
 def install(app: FastAPI) -> None:
     """Add pages, their files, and error pages around the whole application; call it after other middleware is in."""
-    for router in (searches.router, one_search.router, plans.router, studies.router, fidelity.router):
+    for router in (
+        searches.router,
+        one_search.router,
+        plans.router,
+        compare.router,
+        studies.router,
+        fidelity.router,
+    ):
         app.include_router(router, dependencies=[Depends(given_once)])
     app.state.fidelity = Workings()
     app.include_router(reference.router)

@@ -17,7 +17,13 @@ from api.dashboard.charts.parallel import parallel_drawing_of
 from api.dashboard.charts.zoom import figure_of
 
 # Entries of the bar: address and name.
-_BAR = (("/searches", "Searches"), ("/studies", "Studies"), ("/fidelity", "Fidelity"), ("/docs", "API"))
+_BAR = (
+    ("/searches", "Searches"),
+    ("/compare", "Compare"),
+    ("/studies", "Studies"),
+    ("/fidelity", "Fidelity"),
+    ("/docs", "API"),
+)
 # The same address answers with either, so caches must keep the two apart.
 _VARY = "Accept"
 

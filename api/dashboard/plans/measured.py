@@ -33,6 +33,7 @@ class Run:
     state: str
     outcome: str
     moment: datetime
+    step_s: float | None
     step: str
     ratio: str
     inside: str
@@ -57,6 +58,7 @@ def _run(measured: records.Measurement, prediction: Json) -> Run:
         state=state,
         outcome=outcome,
         moment=measured.measured_at,
+        step_s=step,
         step="" if step is None else seconds(step),
         ratio="" if ratio is None else f"{ratio:.3f}",
         inside="" if inside is None else "yes" if inside else "no",

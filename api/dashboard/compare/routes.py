@@ -1,0 +1,185 @@
+"""``/compare?plan=..&plan=..``: two to six plans side by side; with fewer, where to find more."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import combinations
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse, Response
+from pydantic import ValidationError
+
+from api.auth import Principal, Reader
+from api.dashboard.compare import pictures, tables
+from api.dashboard.compare.sides import Scale, address, scale_of, scaled, sides_of, unlike
+from api.dashboard.compare.why import why
+from api.dashboard.plans.figures import is_of_today
+from api.dashboard.plans.measured import Run, runs_of
+from api.dashboard.plans.stored import StoredPlan, answer_of, priced, stored_plan
+from api.dashboard.rendering import page, twin, wants_json
+from api.problems import ProblemRaised, not_found
+from api.routes import plans
+from api.routes.common import Served
+from api.schemas.answers import PlanFields
+from api.schemas.queries import CompareQuery
+from api.state import State
+from db import records
+from db.repositories import Repositories
+
+router = APIRouter(include_in_schema=False)
+
+Json = dict[str, Any]
+
+_ID = re.compile(r"[0-9a-f]{32}")
+_MOST = 6
+_OFFERED = 20
+_RUNS = 3
+_LONGEST_SHOWN = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """A plan to compare with."""
+
+    plan: records.ListedPlan
+    mesh: str
+
+
+@router.get("/compare")
+@router.get("/compare.json")
+def compare_page(request: Request, state: Served, principal: Reader) -> Response:
+    """The plans of the query string, in its order; the twin is ``GET /v1/plans/compare``."""
+    given = request.query_params.getlist("plan")
+    if wants_json(request):
+        return twin(plans.compare_plans(request, state, principal, _query(given, request)))
+    _check_names(request)
+    ids = _ids(given)
+    if len(ids) > _MOST:
+        detail = f"at most {_MOST} plans are compared at a time, and these are {len(ids)}"
+        raise ProblemRaised(422, f"plan: {detail}", errors=[{"pointer": "plan", "detail": detail}])
+    if ids != given and any(given):
+        return RedirectResponse(address(ids), 303)
+    return _chosen(state, principal, ids) if len(ids) < 2 else _compared(state, principal, ids)
+
+
+def _check_names(request: Request) -> None:
+    for name in request.query_params:
+        if name != "plan":
+            raise ProblemRaised(
+                422,
+                f"{name}: there is no such parameter",
+                errors=[{"pointer": name, "detail": "there is no such parameter"}],
+            )
+
+
+def _query(given: Sequence[str], request: Request) -> CompareQuery:
+    try:
+        return CompareQuery.model_validate({**dict(request.query_params), "plan": list(given)})
+    except ValidationError as error:
+        raise RequestValidationError([{**found, "loc": ("query", *found["loc"])} for found in error.errors()]) from None
+
+
+def _ids(given: Sequence[str]) -> list[str]:
+    """Ids in what was given, each once: they may be several in one field, or addresses of plans.
+
+    Raises:
+        ProblemRaised: some of it holds no id.
+    """
+    found: dict[str, None] = {}
+    for text in given:
+        for word in re.split(r"[\s,;]+", text.strip()):
+            ids = _ID.findall(word.lower())
+            if word and not ids:
+                raise not_found("plan", word[:_LONGEST_SHOWN])
+            found |= dict.fromkeys(ids)
+    return list(found)
+
+
+def _compared(state: State, principal: Principal, ids: list[str]) -> Response:
+    # Read from the JSON twin, so that the two can't differ; asked without conditions, it always has a body.
+    nobody = Request({"type": "http", "headers": []})
+    answer: Json = json.loads(bytes(plans.compare_plans(nobody, state, principal, CompareQuery(plan=ids)).body))
+    with state.store.reading() as repos:
+        stored = [stored_plan(repos, document) for document in answer["plans"]]
+        able = answer["same_calibration"] and is_of_today(stored[0])
+        of_model = [priced(repos, plan) if able else None for plan in stored]
+        runs = [runs_of(repos, plan.id, plan.prediction, _RUNS) for plan in stored]
+    scale = scale_of(stored)
+    predictions = [scaled(plan.prediction, factor) for plan, factor in zip(stored, scale.factors, strict=True)]
+    # What an earlier version did not store has the value that it had then.
+    documents = [PlanFields.model_validate(plan.plan).model_dump(mode="json") for plan in stored]
+    different, same = tables.choices(documents)
+    shown: Json = {
+        "answer": answer,
+        "sides": sides_of(stored, predictions),
+        "scale": scale,
+        "unlike": unlike(stored),
+        "pairs": why(documents, predictions, of_model, same=answer["same_scenario"]),
+        "different": different,
+        "same": same,
+        "time_rows": tables.time_rows([of["time"] for of in predictions]),
+        "memory_rows": tables.memory_rows(predictions),
+        "time_chart": pictures.time_chart(predictions, scale),
+        "memory_chart": pictures.memory_chart(predictions),
+        "runs": runs,
+        "other_way": _other_way(stored, runs, scale),
+        "query": address(ids).partition("?")[2],
+        "ids": ids,
+        "room": len(ids) < _MOST,
+    }
+    return page("compare.html", **shown)
+
+
+def _other_way(stored: Sequence[StoredPlan], runs: Sequence[Sequence[Run]], scale: Scale) -> list[str]:
+    """Pairs whose newest measured times are in another order than the predicted ones, said in words."""
+    found: list[str] = []
+    for one, other in combinations(range(len(stored)), 2):
+        first, second = (next((float(run.step_s) for run in runs[place] if run.step_s), None) for place in (one, other))
+        if first is None or second is None:
+            continue
+        predicted = [stored[place].prediction["step_time_s"] * scale.factors[place] for place in (one, other)]
+        measured = [first * scale.factors[one], second * scale.factors[other]]
+        if (predicted[0] - predicted[1]) * (measured[0] - measured[1]) < 0:
+            fast, slow = (one, other) if measured[0] < measured[1] else (other, one)
+            found.append(f"plan {fast + 1} was faster than plan {slow + 1}, which was predicted to be the faster one.")
+    return found
+
+
+def _chosen(state: State, principal: Principal, ids: list[str]) -> Response:
+    """With one plan or none: plans to choose from, those of its own search first."""
+    first = None
+    with state.store.reading() as repos:
+        if ids:
+            first = stored_plan(repos, answer_of(state, principal, ids[0]))
+        offers = _offers(repos, first)
+    shown: Json = {"first": first, "offers": offers, "now": datetime.now(UTC)}
+    if first is not None:
+        shown["side"] = sides_of([first], [first.prediction])[0]
+    return page("compare_choose.html", **shown)
+
+
+def _offers(repos: Repositories, first: StoredPlan | None) -> list[Offer]:
+    """The newest plans, at most ``_OFFERED``."""
+    found: dict[str, Offer] = {}
+    filters = [records.PlanFilter()]
+    if first is not None:
+        places = repos.plans.places(first.id, 1)
+        of_search = [records.PlanFilter(search_id=places[0].search_id)] if places else []
+        filters = [*of_search, records.PlanFilter(scenario_id=first.document["scenario_id"]), *filters]
+    for place, chosen in enumerate(filters):
+        sort = "step_time_s" if first is not None and place < len(filters) - 1 else "-created_at"
+        for plan in repos.plans.list(chosen, sort, None, _OFFERED).items:
+            if first is None or plan.id != first.id:
+                found.setdefault(plan.id, Offer(plan=plan, mesh=_mesh(plan)))
+    return list(found.values())[:_OFFERED]
+
+
+def _mesh(plan: records.ListedPlan) -> str:
+    axes = ("tp", "cp", "pp", "vpp", "dp", "ep")
+    return ", ".join(f"{axis} {plan.axes[axis]}" for axis in axes if plan.axes[axis] > 1 or axis == "dp")
