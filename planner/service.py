@@ -17,7 +17,7 @@ from db import records
 from db.store import Store
 from planner.check.check import Checked
 from planner.search.request import SearchRequest
-from planner.stored.answers import stored_answer
+from planner.stored.answers import answer_in_words, stored_answer
 from planner.stored.questions import new_search
 from planner.stored.records import calibration_record, plan_record, result_of, scenario_record
 
@@ -99,6 +99,24 @@ def remembered(store: Store, request: SearchRequest) -> Json | None:
     with store.reading() as repos:
         found = repos.searches.answered(new.key, new.seed, new.max_seconds)
         return None if found is None else stored_answer(repos, found)
+
+
+def standing(store: Store, requests: Sequence[SearchRequest]) -> list[Json | None]:
+    """How each question stands: the answer with its best plan alone, the search on its way, None where nobody asked.
+
+    Args:
+        requests: of one seed and one deadline.
+    """
+    asked = [new_search(request, None) for request in requests]
+    if not asked:
+        return []
+    with store.reading() as repos:
+        found = repos.searches.standing([new.key for new in asked], asked[0].seed, asked[0].max_seconds)
+        best = repos.plans.best_of([search.id for search in found.values()])
+    answers = {
+        key: answer_in_words(search, [best[search.id]] if search.id in best else []) for key, search in found.items()
+    }
+    return [answers.get(new.key) for new in asked]
 
 
 def remember(store: Store, request: SearchRequest, answer: Json, *, now: datetime) -> Json:

@@ -13,6 +13,14 @@ from planner.question import Question
 Json = dict[str, Any]
 
 MOST_POINTS = 256
+NOT_ASKED = "not_asked"
+_UNANSWERED = {
+    "queued": "it waits for a free slot",
+    "running": "it is being searched",
+    "cancelled": "it was cancelled",
+    "failed": "it failed",
+}
+
 REFUSED = "refused"
 """The status of a point that is bad input where others are not: more devices than there are, or too few for a pin."""
 
@@ -45,8 +53,12 @@ class Sweep:
         return len(self.devices) * len(self.global_batch_sizes) * len(self.seq_lens)
 
 
-def point_of(question: Question, answer: Json | InvalidInput) -> Json:
-    """One point of a sweep, from its answer or from what is wrong with it; ``efficiency`` comes later."""
+def point_of(question: Question, answer: Json | InvalidInput | None) -> Json:
+    """One point of a sweep, from its answer or from what is wrong with it; ``efficiency`` comes later.
+
+    Args:
+        answer: a stored search in any state, where it was not asked here; None where nobody asked.
+    """
     point: Json = {
         "devices": question.devices,
         "global_batch_size": question.global_batch_size,
@@ -54,6 +66,11 @@ def point_of(question: Question, answer: Json | InvalidInput) -> Json:
     }
     if isinstance(answer, InvalidInput):
         return point | _nothing(REFUSED, answer.field, str(answer))
+    if answer is None:
+        return point | _nothing(NOT_ASKED, NOT_ASKED, "nobody asked this yet")
+    if answer.get("state", "done") != "done":
+        told = (answer.get("problem") or {}).get("detail") or _UNANSWERED[answer["state"]]
+        return point | _nothing(answer["state"], answer["state"], told, answer["id"])
     if not answer["plans"]:
         conflict = answer["infeasibility"]["conflict"][0] if answer["infeasibility"] else None
         word, told = (conflict["rule"], conflict["reason"]) if conflict else ("max_seconds", "the deadline came first")

@@ -10,6 +10,7 @@ from api.dashboard.error_pages import ErrorPages
 from api.dashboard.fidelity import routes as fidelity
 from api.dashboard.fidelity.working import Workings
 from api.dashboard.plans import routes as plans
+from api.dashboard.scaling import routes as scaling
 from api.dashboard.searches import one as one_search
 from api.dashboard.searches import routes as searches
 from api.dashboard.studies import routes as studies
@@ -21,6 +22,7 @@ def install(app: FastAPI) -> None:
     for router in (
         searches.router,
         one_search.router,
+        scaling.router,
         plans.router,
         compare.router,
         studies.router,

@@ -20,6 +20,7 @@ from api.dashboard.charts.zoom import figure_of
 _BAR = (
     ("/searches", "Searches"),
     ("/compare", "Compare"),
+    ("/scaling", "Scaling"),
     ("/studies", "Studies"),
     ("/fidelity", "Fidelity"),
     ("/docs", "API"),

@@ -114,13 +114,19 @@ def _ask_once(
     if earlier is not None:
         return look_up(state, str(earlier.headers["location"]).rpartition("/")[2]), True
     with once.or_forgotten():
-        search = _ask(body, state, principal, anew)
+        search = ask_search(body, state, principal, anew)
         # Where it is, and not how it stands, which changes; and answers may have many megabytes.
         once.keep(Response(status_code=202, headers={"Location": _path_of(search.id)}))
     return search, False
 
 
-def _ask(body: SearchBody, state: State, principal: Principal, anew: bool) -> records.Search:
+def ask_search(body: SearchBody, state: State, principal: Principal, anew: bool = False) -> records.Search:
+    """The answered search, the one on its way, or a new one.
+
+    Raises:
+        InvalidInput: a field is unusable.
+        Busy: too many searches wait.
+    """
     request = search_request(body, state.settings)
     most = state.settings.most_waiting
     asked = ask(state.store, request, now=now(), created_by=principal.id, most_waiting=most, anew=anew)

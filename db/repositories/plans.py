@@ -61,6 +61,11 @@ class Plans:
         rows = self._connection.execute(_AROUND, {"search_id": search_id, "near": near})
         return {row.rank: row.plan_id for row in rows}
 
+    def best_of(self, search_ids: Sequence[str]) -> dict[str, Plan]:
+        """The best plan of each search that has one, by the search's id."""
+        rows = self._connection.execute(_BEST_OF, {"search_ids": list(search_ids)})
+        return {row.search_id: _plan(row) for row in rows}
+
     def everything(self, at_once: int) -> Iterator[Plan]:
         """Every plan, in the order of their ids."""
         last = ""
@@ -106,6 +111,11 @@ _OF_SEARCH = (
     _WHOLE.join(SearchPlanRow, SearchPlanRow.plan_id == PlanRow.id)
     .where(SearchPlanRow.search_id == bindparam("search_id"))
     .order_by(SearchPlanRow.rank)
+)
+_BEST_OF = (
+    _WHOLE.add_columns(SearchPlanRow.search_id)
+    .join(SearchPlanRow, SearchPlanRow.plan_id == PlanRow.id)
+    .where(SearchPlanRow.search_id.in_(bindparam("search_ids", expanding=True)), SearchPlanRow.rank == 1)
 )
 _PLACES = (
     select(SearchPlanRow.search_id, SearchPlanRow.rank)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
@@ -80,6 +81,20 @@ class Searches(SearchWork):
         row = self._connection.execute(_ANSWERED, asked).one_or_none()
         return None if row is None else record_of(Search, row)
 
+    def standing(self, keys: Sequence[str], seed: int, max_seconds: float) -> dict[str, Search]:
+        """How each of many questions stands, by key; those that nobody asked are left out.
+
+        The answer, as ``answered`` has it; else the search on its way; else the last that ended without an answer.
+        """
+        rows = self._connection.execute(_STANDING, {"keys": list(keys)})
+        found: dict[str, Search] = {}
+        for search in sorted((_search(row) for row in rows), key=lambda search: search.created_at):
+            held = found.get(search.key)
+            of_use = _use_of(search, seed, max_seconds)
+            if of_use and (held is None or of_use >= _use_of(held, seed, max_seconds)):
+                found[search.key] = search
+        return found
+
     def earlier(self, search: Search) -> list[Search]:
         """Answers to the same question under other calibrations or other code that were there before a finished search.
 
@@ -123,6 +138,21 @@ class Searches(SearchWork):
 
 def _search(row: Row[Any]) -> Search:
     return record_of(Search, row)
+
+
+def _use_of(search: Search, seed: int, max_seconds: float) -> int:
+    """What a search is worth to a question of its key: proven, cut by the deadline, on its way, over without an answer.
+
+    0 where it is the answer to another: cut earlier than this one would be, or of another seed.
+    """
+    if search.state == "done" and (search.proven_top_k or search.status == "infeasible"):
+        return 4
+    if search.seed != seed or search.max_seconds < max_seconds:
+        return 0
+    if search.state == "done":
+        return 3
+    same = search.max_seconds == max_seconds
+    return 0 if not same else 2 if search.state in ("queued", "running") else 1
 
 
 _JOINED = {
@@ -176,3 +206,4 @@ def _earlier() -> Select[Any]:
 _ONE = _WHOLE.where(SearchRow.id == bindparam("id"))
 _ANSWERED = _answered()
 _EARLIER = _earlier()
+_STANDING = _WHOLE.where(SearchRow.key.in_(bindparam("keys", expanding=True)))

@@ -101,6 +101,34 @@ def test_what_comes_later_changes_no_earlier_answers(store: Store) -> None:
         assert tied[1] not in repos.searches.earlier(tied[0])
 
 
+def test_many_questions_stand_as_answered_on_their_way_or_over(store: Store) -> None:
+    keys = {name: digit * 32 for name, digit in zip(("proven", "cut", "live", "failed", "other"), "12345", strict=True)}
+    with store.writing() as repos:
+        cut = result(SCENARIO, status="feasible", proven_top_k=False)
+        proven = repos.searches.store_answer(new_search(SCENARIO, key=keys["proven"], seed=9), result(SCENARIO), NOON)
+        repos.searches.add(new_search(SCENARIO, key=keys["proven"]), later(1))
+        shorter = new_search(SCENARIO, key=keys["cut"], max_seconds=1.0)
+        repos.searches.store_answer(shorter, cut, later(1))
+        long_enough = repos.searches.store_answer(new_search(SCENARIO, key=keys["cut"]), cut, later(2))
+        live, _ = repos.searches.add(new_search(SCENARIO, key=keys["live"]), later(3))
+        failed, _ = repos.searches.add(new_search(SCENARIO, key=keys["failed"]), later(4))
+        repos.searches.request_cancel(failed.id, later(5))
+        repos.searches.add(new_search(SCENARIO, key=keys["other"], seed=9), later(6))
+    with store.reading() as repos:
+        standing = repos.searches.standing([*keys.values(), "6" * 32], live.seed, live.max_seconds)
+        best = repos.plans.best_of([search.id for search in standing.values()])
+        assert standing[keys["failed"]].state == "cancelled"
+        ranked = repos.plans.of_search(proven.id)
+    assert {key: search.id for key, search in standing.items()} == {
+        keys["proven"]: proven.id,
+        keys["cut"]: long_enough.id,
+        keys["live"]: live.id,
+        keys["failed"]: failed.id,
+    }
+    assert best[proven.id] == ranked[0]
+    assert set(best) == {proven.id, long_enough.id}
+
+
 def test_searches_are_listed_newest_first_and_filtered(store: Store) -> None:
     other = scenario(model="mixtral-8x22b", cluster="dgx-b200", accelerator="b200")
     keep(store, other)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from api.dashboard.searches.fields import as_typed, fields
 from api.dashboard.searches.form import Form
@@ -101,6 +102,14 @@ def notes_of(search: records.Search, scenario: records.Scenario) -> list[str]:
     elif not priced_by.same:
         notes.append(f"The {priced_by} of the catalog is not the one that priced it then.")
     return notes
+
+
+def scaling_address(search: records.Search, scenario: records.Scenario) -> str:
+    """The page that shows how a stored question scales, from a quarter of its devices to four times as many."""
+    typed = dict(form_of(search, scenario).typed)
+    devices = scenario.devices
+    typed["devices"] = f"{devices // 4 if devices % 4 == 0 else devices}..{4 * devices}"
+    return f"/scaling?{urlencode({name: text for name, text in typed.items() if text})}"
 
 
 def _named_in(scenario: records.Scenario) -> list[_Named]:

@@ -15,7 +15,7 @@ from api.auth import Reader, Writer
 from api.dashboard import words
 from api.dashboard.rendering import page, twin, wants_json
 from api.dashboard.searches import ranking, verdict
-from api.dashboard.searches.again import values_of, why_not_again
+from api.dashboard.searches.again import scaling_address, values_of, why_not_again
 from api.dashboard.searches.exporting import csv_of
 from api.dashboard.searches.pictures import axes_of, front_of
 from api.problems import ProblemRaised, not_found
@@ -61,6 +61,7 @@ def search_page(request: Request, search_id: str, state: Served, principal: Read
         "cancelling": search.cancel_requested,
         "may_ask": "write" in principal.scopes,
         "why_not_again": why_not_again(scenario),
+        "scaling": scaling_address(search, scenario),
         "basis": verdict.basis(answer) if search.state == "done" else [],
         "table": ranking.table_of(request.url.path, plans, query) if plans else None,
         "front": front_of(answer) if plans else None,
