@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import Depends, FastAPI
 
 from api.dashboard import assets, reference
+from api.dashboard.catalog import routes as catalog
 from api.dashboard.compare import routes as compare
 from api.dashboard.error_pages import ErrorPages
 from api.dashboard.fidelity import routes as fidelity
@@ -27,6 +28,7 @@ def install(app: FastAPI) -> None:
         compare.router,
         studies.router,
         fidelity.router,
+        catalog.router,
     ):
         app.include_router(router, dependencies=[Depends(given_once)])
     app.state.fidelity = Workings()

@@ -23,6 +23,7 @@ _BAR = (
     ("/scaling", "Scaling"),
     ("/studies", "Studies"),
     ("/fidelity", "Fidelity"),
+    ("/catalog", "Catalog"),
     ("/docs", "API"),
 )
 # The same address answers with either, so caches must keep the two apart.

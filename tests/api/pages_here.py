@@ -33,7 +33,9 @@ class Here:
         async def got() -> httpx.Response:
             transport = httpx.ASGITransport(app=self.app)
             async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
-                return await client.get(path, headers=BROWSER | headers)
+                sent = httpx.Headers(BROWSER)
+                sent.update(headers)
+                return await client.get(path, headers=sent)
 
         return asyncio.run(got())
 

@@ -1,0 +1,1 @@
+"""The catalog for people: models, accelerators, clusters and frameworks, with their facts and sources."""
