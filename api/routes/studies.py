@@ -141,4 +141,4 @@ def _told(repos: Repositories, study_id: str) -> Study:
     found = repos.studies.get(study_id)
     if found is None:
         raise not_found("study", study_id)
-    return Study.model_validate(study_in_words(Progress.of(repos, found)))
+    return Study.model_validate(study_in_words(Progress.of(repos, found, tried_only=True)))

@@ -85,4 +85,9 @@ def _marks_of(state: State, study_id: str) -> object:
         trials = repos.studies.trials(study_id)
     if study is None:
         raise not_found("study", study_id)
-    return study.state, study.most_trials, study.deadline, [(trial.state, trial.attempt) for trial in trials]
+    return (
+        study.state,
+        study.most_trials,
+        study.deadline,
+        [(of.number, of.state, of.attempt, of.owner) for of in trials],
+    )

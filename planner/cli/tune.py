@@ -223,7 +223,7 @@ def _told(store: Store, study_id: str) -> Json:
     with store.reading() as repos:
         study = repos.studies.get(study_id)
         assert study is not None, "nobody removes studies"
-        return study_in_words(Progress.of(repos, study))
+        return study_in_words(Progress.of(repos, study, tried_only=True))
 
 
 def _exit_of(told: Json, *, cut: bool) -> Exit:

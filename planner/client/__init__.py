@@ -50,7 +50,7 @@ from planner.client.errors import (
     StillSearching,
 )
 from planner.client.questions import PlanFilter, PlanQuestion, RunReport, SearchQuestion, StudyQuestion
-from planner.client.studies import ListedStudy, Study, Trial
+from planner.client.studies import FollowedStudy, ListedStudy, Study, StudyEvent, Trial
 
 __all__ = [
     "Answer",
@@ -61,6 +61,7 @@ __all__ = [
     "ClusterDetails",
     "Comparison",
     "EarlierAnswer",
+    "FollowedStudy",
     "Health",
     "LaunchFiles",
     "LaunchedFile",
@@ -94,6 +95,7 @@ __all__ = [
     "StillSearching",
     "StoredPlan",
     "Study",
+    "StudyEvent",
     "StudyQuestion",
     "Trial",
     "UnencryptedKey",

@@ -36,7 +36,7 @@ from planner.client.catalog import (
     ModelDetails,
 )
 from planner.client.errors import BadRequest
-from planner.client.following import events_of
+from planner.client.following import events_of, study_events_of
 from planner.client.questions import (
     PlanFilter,
     PlanQuestion,
@@ -47,7 +47,7 @@ from planner.client.questions import (
     query_of,
 )
 from planner.client.retrying import told_of
-from planner.client.studies import ListedStudy, Study
+from planner.client.studies import ListedStudy, Study, StudyEvent
 from planner.client.transport import Call, Transport
 
 _LOOK_AGAIN_S = 1.0
@@ -290,6 +290,13 @@ class PlannerClient:
         """Stop a study: nothing new is begun, what runs is stopped by its workers; one that is over stays as it is."""
         call = Call(method="POST", path=f"/v1/studies/{segment(study_id)}/cancel")
         return self._calls.read(Study, self._transport.document(call))
+
+    def study_events(self, study_id: str) -> Iterator[StudyEvent]:
+        """How a study stands, trial by trial, and what changes, until nothing of it runs any more.
+
+        A lost connection is made again, and nothing is told twice.
+        """
+        return study_events_of(self._transport, self._calls, study_id)
 
     # Catalog and health
 

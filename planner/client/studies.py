@@ -58,9 +58,22 @@ class ListedStudy(Told):
         return self.state in OVER
 
 
-class Study(ListedStudy):
-    """A study with its trials; ``best`` is the number of the fastest one that ran to its end."""
+class FollowedStudy(ListedStudy):
+    """A study as its events tell it; ``best`` is the number of the fastest trial that ran to its end."""
 
     candidates: int
     best: int | None
+
+
+class Study(FollowedStudy):
+    """A study with its trials."""
+
     trials: tuple[Trial, ...]
+
+
+class StudyEvent(Told):
+    """Something that changed: a ``trial``, or the ``study``; the last one is ``done``, ``stopped`` or ``failed``."""
+
+    kind: str
+    trial: Trial | None = None
+    study: FollowedStudy | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.calibration.calibration import Calibration
@@ -15,6 +15,7 @@ from costmodel.spec.cluster import ClusterSpec
 from costmodel.spec.plan import Plan
 from db import records
 from db.repositories import Repositories
+from planner.profiling.probe.facts import CPU_BACKEND, CPU_FAMILY
 from planner.stored.records import scenario_of_records
 
 _GIB = 2**30
@@ -27,7 +28,7 @@ class StoredRuns:
 
     Attributes:
         runs: a row for each measurement that says a time or memory and that the cost model can price.
-        left_out: why others are not among them, a line each.
+        left_out: why others are not among them, a line for each reason.
         cases: by the id of the run.
     """
 
@@ -55,22 +56,37 @@ class StoredRuns:
 
 def stored_runs(repos: Repositories) -> StoredRuns:
     """All that ran to its end, or was stopped after it had been measured."""
-    left_out: list[str] = []
+    left_out: dict[str, list[str]] = {}
+    count = 0
     cases: dict[str, Case] = {}
     scenarios: dict[tuple[str, str], Scenario] = {}
-    for measured in _measurements(repos):
+    for count, measured in enumerate(_measurements(repos), 1):  # noqa: B007
         plan = repos.plans.get(measured.plan_id)
         assert plan is not None, "foreign keys hold"
         about = plan.scenario_id, plan.calibration_id
         if about not in scenarios:
             scenarios[about] = _scenario(repos, plan)
-        run = _run(measured, scenarios[about], Plan.model_validate(plan.plan))
-        case = _case(run, scenarios[about], Plan.model_validate(plan.plan), plan.scenario_id)
+        scenario, on_cpus = scenarios[about], measured.environment.get("backend") == CPU_BACKEND
+        if on_cpus and scenario.cluster.accelerator.family != CPU_FAMILY:
+            reason = f"they ran on CPUs, which say nothing of {scenario.cluster.accelerator.name}"
+            left_out.setdefault(reason, []).append(measured.id)
+            continue
+        run = _run(measured, scenario, Plan.model_validate(plan.plan), on_cpus=on_cpus)
+        case = _case(run, scenario, Plan.model_validate(plan.plan), plan.scenario_id)
         if isinstance(case, Unpriced):
-            left_out.append(f"measurement {measured.id} of plan {plan.id}: {case.reason}")
+            left_out.setdefault(case.reason, []).append(measured.id)
         else:
             cases[run.id] = case
-    return StoredRuns(runs=tuple(case.run for case in cases.values()), left_out=tuple(left_out), cases=cases)
+    return StoredRuns(
+        runs=tuple(case.run for case in cases.values()),
+        left_out=tuple(_left_out(reason, ids, count) for reason, ids in left_out.items()),
+        cases=cases,
+    )
+
+
+def _left_out(reason: str, ids: Sequence[str], of: int) -> str:
+    more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
+    return f"{len(ids)} of {of} measurements taught nothing, since {reason} ({ids[0]}{more})"
 
 
 def _measurements(repos: Repositories) -> Iterator[records.Measurement]:
@@ -90,9 +106,12 @@ def _scenario(repos: Repositories, plan: records.Plan) -> Scenario:
     return scenario_of_records(scenario, calibration)
 
 
-def _run(measured: records.Measurement, scenario: Scenario, plan: Plan) -> Run:
+def _run(measured: records.Measurement, scenario: Scenario, plan: Plan, *, on_cpus: bool) -> Run:
     """The row, for what is read of rows: what was measured, and for whom."""
     allocated, reserved = measured.peak_allocated_bytes, measured.peak_reserved_bytes
+    if on_cpus:
+        # Pages of a process, which say nothing of an accelerator's allocator: parameters of memory are a framework's.
+        allocated = reserved = None
     memory = reserved if allocated is None else allocated
     return Run(
         id=measured.id,
@@ -118,9 +137,9 @@ def _case(run: Run, scenario: Scenario, plan: Plan, scenario_id: str) -> Case | 
     unpriced = [module for module in plan.recompute_modules if module in NOT_PRICED]
     reason = ""
     if layout is None:
-        reason = "its stages have layers of their own, which no row of the fit can say"
+        reason = "their stages have layers of their own, which no row of the fit can say"
     elif recomputes_some(plan):
-        reason = "it recomputes some layers of its stages, which no row of the fit can say"
+        reason = "they recompute some layers of their stages, which no row of the fit can say"
     elif unpriced:
         reason = f"selective recompute of {', '.join(unpriced)} has no price"
     elif run.measured_step_time_s is None and run.measured_tokens_per_s_per_device is None:

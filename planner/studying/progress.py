@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -22,27 +23,33 @@ class Progress:
     """A study at one moment.
 
     Attributes:
-        plans: of the candidates, by place.
+        plans: by the place of their candidate; all of them, or those that were tried.
         measurements: trial number -> what was measured.
     """
 
     study: records.Study
     candidates: tuple[records.StudyCandidate, ...]
-    plans: tuple[records.Plan, ...]
+    plans: Mapping[int, records.Plan]
     trials: tuple[records.Trial, ...]
     measurements: dict[int, records.Measurement]
 
     @classmethod
-    def of(cls, repos: Repositories, study: records.Study) -> Progress:
-        """The study as the store has it."""
-        candidates = tuple(repos.studies.candidates(study.id))
-        found = {plan.id: plan for plan in repos.plans.get_many([candidate.plan_id for candidate in candidates])}
+    def of(cls, repos: Repositories, study: records.Study, *, tried_only: bool = False) -> Progress:
+        """The study as the store has it.
+
+        Args:
+            tried_only: without the plans of candidates that have no trial, of which there are hundreds: enough to tell
+                how it stands, not to ask what comes next.
+        """
+        candidates, trials = tuple(repos.studies.candidates(study.id)), tuple(repos.studies.trials(study.id))
+        wanted = [candidates[trial.place] for trial in trials] if tried_only else candidates
+        found = {plan.id: plan for plan in repos.plans.get_many([candidate.plan_id for candidate in wanted])}
         measured = repos.measurements.of_study(study.id)
         return cls(
             study=study,
             candidates=candidates,
-            plans=tuple(found[candidate.plan_id] for candidate in candidates),
-            trials=tuple(repos.studies.trials(study.id)),
+            plans={candidate.place: found[candidate.plan_id] for candidate in wanted},
+            trials=trials,
             measurements={one.trial_number: one for one in measured if one.trial_number is not None},
         )
 
@@ -77,14 +84,15 @@ class Progress:
 
     def tuning_candidates(self) -> Candidates:
         """The candidates in the words of ``planner.tuning``."""
-        predictions = [plan.prediction for plan in self.plans]
+        plans = [self.plans[place] for place in range(len(self.candidates))]
+        predictions = [plan.prediction for plan in plans]
         memory = [prediction["memory"] for prediction in predictions]
         peaks = np.array([float(entry["peak_bytes"]) for entry in memory])
         highs = [entry.get("peak_interval_bytes", [entry["peak_bytes"]] * 2)[1] for entry in memory]
         return Candidates(
             predicted_s=np.array([float(prediction["step_time_s"]) for prediction in predictions]),
             peak_bytes=peaks,
-            plans=[plan.plan for plan in self.plans],
+            plans=[plan.plan for plan in plans],
             limit_bytes=float(max(entry["usable_bytes"] for entry in memory)),
             memory_error=float(np.median(np.array(highs) / peaks - 1.0)) or _LEAST_ERROR,
         )

@@ -262,7 +262,7 @@ class Worker:
     def _watched(self, study: records.Study, kept: Kept, task: TrialJob, handle: str, runner: Runner) -> Measured:
         kept.note(handle, {**kept.trial.details, "key": task.key, "folder": str(task.folder)})
         with self.store.reading() as repos:
-            best = Progress.of(repos, study).best
+            best = Progress.of(repos, study, tried_only=True).best
         best_s = best[1].step_time_s if best is not None and best[1].step_time_s else float("inf")
 
         def stopped() -> str | None:

@@ -161,6 +161,23 @@ def test_runs_and_measurements_count_together(
     assert json.loads(out)["figures"] == {"time": 2, "memory": 1}
 
 
+def test_what_teaches_nothing_is_told_by_reason(
+    call: Call, plans: list[dict[str, Any]], sqlite_url: str, tmp_path: Path
+) -> None:
+    measure(sqlite_url, plans[0], step_time_s=2.0)
+    # The probe of a laptop, run for a cluster of GPUs.
+    for plan in plans[:2]:
+        measure(sqlite_url, plan, step_time_s=900.0, peak_allocated_bytes=2**20, environment={"backend": "gloo"})
+    code, out, _ = call("calibrate", "--from-db", "--out", str(tmp_path / "own.json"), "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["figures"] == {"time": 1}
+    (told,) = found["problems"]
+    assert told.startswith(
+        "2 of 3 measurements taught nothing, since they ran on CPUs, which say nothing of h100-sxm5-80gb"
+    )
+
+
 def test_a_database_without_measurements_teaches_nothing(call: Call, tmp_path: Path) -> None:
     code, _, err = call("calibrate", "--from-db", "--out", str(tmp_path / "own.json"))
     assert code == 2

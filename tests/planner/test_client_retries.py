@@ -300,6 +300,46 @@ def test_events_of_a_search_that_is_over_end() -> None:
         assert list(client.events(ID, after=9)) == []
 
 
+PLAN = {
+    **dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "dp_replicate", "dp_shard", "zero_stage"), 1),
+    **dict.fromkeys(("micro_batch_size", "num_microbatches", "devices_used", "global_batch_size", "seq_len"), 1),
+    **{"cp_comm_type": "p2p", "schedule": "1f1b", "recompute": "none", "offload": "none", "sequence_parallel": False},
+    **{"layers_per_stage": [1], "layers_per_chunk": None, "recompute_modules": [], "recomputed_layers_per_stage": [0]},
+    **{"precision": "bf16", "optimizer": "adamw", "framework": "f", "framework_version": "1"},
+}
+STUDY = {
+    "id": ID, "name": "lab", "scenario_id": ID, "state": "open", "ended_because": "", "runner": "local",
+    "most_trials": 2, "deadline": None, "steps": 3, "warm_up": 1, "seed": 0, "created_at": "2026-11-01T00:00:00Z",
+    "ended_at": None, "candidates": 9, "best": None,
+}  # fmt: skip
+TRIAL = {
+    "number": 0, "state": "running", "outcome": None, "reason": "", "origin": "search", "plan_id": ID,
+    "plan": PLAN, "predicted_step_time_s": 1.0, "predicted_step_time_interval_s": [0.5, 2.0],
+    "predicted_peak_bytes": 7, "measurement_id": None, "step_time_s": None, "measured_over_predicted": None,
+    "peak_allocated_bytes": None, "peak_reserved_bytes": None, "created_at": "2026-11-01T00:00:00Z", "ended_at": None,
+}  # fmt: skip
+
+
+def test_events_of_a_study_are_told_once_each_whatever_breaks() -> None:
+    def told(kind: str, data: object) -> bytes:
+        return f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
+
+    stream, ran = "text/event-stream", TRIAL | {"state": "done", "outcome": "ok", "step_time_s": 1.5}
+    begin = told("trial", TRIAL) + told("study", STUDY)
+    replies = (
+        Reply(body=b": listening\n\n" + begin, kind=stream, drops=True),
+        BUSY,
+        # In good order, and not over: the server is about to stop.
+        Reply(body=begin + told("trial", ran), kind=stream),
+        Reply(body=told("trial", ran) + told("done", STUDY | {"state": "done", "best": 0}), kind=stream),
+    )
+    with scripted(*replies) as server, PlannerClient(server.url) as client:
+        found = list(client.study_events(ID))
+    assert [event.kind for event in found] == ["trial", "study", "trial", "done"]
+    assert [event.trial.step_time_s for event in found if event.trial] == [None, 1.5]
+    assert [event.study.best for event in found if event.study] == [None, 0]
+
+
 def test_lines_of_events_may_come_in_any_pieces() -> None:
     text = 'id: 7\r\nevent: a\r\ndata: {"x":\r\ndata:  "\u2028"}\r\n\r\ndata: last\n\ndata: cut off'.encode()
     whole = [Message(id="7", kind="a", data='{"x":\n "\u2028"}'), Message(id="7", kind="message", data="last")]

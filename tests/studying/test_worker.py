@@ -38,8 +38,10 @@ def test_a_whole_study_with_every_kind_of_end(store: Store, tmp_path: Path) -> N
     with store.reading() as repos:
         found = repos.studies.get(study.id)
         assert found is not None
-        progress = Progress.of(repos, found)
+        progress, tried = Progress.of(repos, found), Progress.of(repos, found, tried_only=True)
     told = study_in_words(progress)
+    assert study_in_words(tried) == told
+    assert set(tried.plans) == {trial.place for trial in trials}
     assert len(lab.starts()) == len(trials)
     expected = {"none": "ok", "selective": "out_of_memory", "full": "failed"}
     for trial, words in zip(trials, told["trials"], strict=True):

@@ -11,6 +11,10 @@ from pathlib import Path
 
 CLUSTER = "this-machine.yaml"
 RUN = "run.csv"
+CPU_FAMILY = "cpu"
+"""Of devices that are processes of a CPU."""
+CPU_BACKEND = "gloo"
+"""What a run says of its links that was on CPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ import yaml
 from costmodel.catalog.spellings import recognise_accelerator
 from costmodel.catalog.typical_clusters import typical_cluster
 from costmodel.spec.collective import CollectiveOp, MeasuredCollective
-from planner.profiling.probe.facts import CLUSTER, MachineFacts
+from planner.profiling.probe.facts import CLUSTER, CPU_FAMILY, MachineFacts
 
 GEMMS, ATTENTION, MEMORY = "gemms.csv", "attention.csv", "memory.csv"
 _GEMM_COLUMNS = ("gpu", "precision", "m", "n", "k", "tflops")
@@ -91,7 +91,7 @@ class Measurements:
         return {
             "name": facts.device,
             "vendor": "CPU",
-            "family": "cpu",
+            "family": CPU_FAMILY,
             "memory_bytes": facts.memory_bytes,
             "memory_note": f"the machine's memory over {facts.ranks} processes",
             "memory_bandwidth_bytes_per_s": self._beyond_caches(),
