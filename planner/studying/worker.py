@@ -88,7 +88,9 @@ class Worker:
                 try:
                     begun, more = self._look(study_id, busy)
                     away_since = None
-                except StoreUnavailable:
+                except StoreUnavailable as error:
+                    if away_since is None:
+                        _log.warning("waiting for the store: %s", error)
                     away_since = away_since or time.monotonic()
                     if time.monotonic() - away_since > _PATIENCE_S:
                         raise
@@ -331,15 +333,18 @@ class Worker:
     def _finish(self, study: records.Study, trial: records.Trial, ran: Ran | None, measured: Measured) -> None:
         now = datetime.now(UTC)
         measurement = None if ran is None else measurement_of(study, trial, ran, measured, now)
-        end = time.monotonic() + _PATIENCE_S
+        end, waits = time.monotonic() + _PATIENCE_S, False
         while True:
             try:
                 with self.store.writing() as repos:
                     written = repos.studies.finish(trial, measured.status, measured.reason, measurement, now)
                 break
-            except StoreUnavailable:
+            except StoreUnavailable as error:
                 if time.monotonic() > end:
                     raise
+                if not waits:
+                    self.heard(study, f"trial {trial.number} has ended and waits to be written: {error}")
+                waits = True
                 time.sleep(_LOOK_S)
         said = measured.reason or (f"{measured.step_time_s:.4g} s a step" if measured.step_time_s else "")
         self.heard(study, f"trial {trial.number}: {measured.status}, {said}" if written else _TAKEN)

@@ -52,13 +52,10 @@ def request() -> SearchRequest:
 
 @dataclass(frozen=True)
 class Lab:
-    """A folder with what trials do and leave."""
+    """A folder with what trials do, and one for what they leave."""
 
     folder: Path
-
-    @property
-    def trials(self) -> Path:
-        return self.folder / "trials"
+    trials: Path
 
     @property
     def go(self) -> Path:
@@ -129,7 +126,7 @@ class Lab:
 
 
 def lab_in(folder: Path, rules: Rules = ()) -> Lab:
-    lab = Lab(folder)
+    lab = Lab(folder, folder / "trials")
     lab.rules(rules)
     return lab
 
