@@ -169,7 +169,7 @@ def _clusters_of(found: AcceleratorSpec) -> list[Table]:
             text(cluster.name, f"/catalog/clusters/{cluster.name}"),
             figure(cluster.devices_per_node),
             figure(cluster.scale_up_devices),
-            text("typical" if cluster.name == found.typical_cluster else ""),
+            text("yes" if cluster.name == found.typical_cluster else ""),
         )
         for cluster in clusters
     ]
@@ -177,7 +177,7 @@ def _clusters_of(found: AcceleratorSpec) -> list[Table]:
         Column(name="Cluster"),
         Column(name="Node", unit="devices", figure=True),
         Column(name="Scale-up domain", unit="devices", figure=True),
-        Column(name=""),
+        Column(name="Typical"),
     )
     return [Table(id="clusters", title="Clusters of it", columns=columns, rows=rows)]
 
