@@ -49,6 +49,14 @@ class Plans:
             return []
         return [_plan(row) for row in self._connection.execute(_OF_SEARCH, {"search_id": search_id})]
 
+    def ids_from(self, beginning: str, most: int) -> list[str]:
+        """Ids that begin with some digits, in their order."""
+        if not is_storable(beginning):
+            return []
+        # A range of the key: no database needs an index of its own for it.
+        ids = select(PlanRow.id).where(PlanRow.id >= beginning, PlanRow.id < f"{beginning}g").order_by(PlanRow.id)
+        return list(self._connection.execute(ids.limit(most)).scalars())
+
     def places(self, plan_id: str, most: int) -> list[PlanPlace]:
         """Which searches answered with a plan, the newest first, and which plans they ranked around it."""
         if not is_storable(plan_id):

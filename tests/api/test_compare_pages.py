@@ -110,6 +110,12 @@ def test_addresses_and_lists_of_ids_can_be_pasted(site: Site, plans: list[Json])
     assert (response.status_code, response.headers["location"]) == (303, f"/compare?plan={one}&plan={other}")
 
 
+def test_the_first_digits_of_an_id_will_do(site: Site, plans: list[Json]) -> None:
+    one, other = plans[0]["id"], plans[1]["id"]
+    response = site.server.client.get(f"/compare?plan={one[:8]}&plan={other[:8].upper()}", headers=BROWSER)
+    assert response.headers["location"] == f"/compare?plan={one}&plan={other}"
+
+
 def test_what_cannot_be_compared_is_named(site: Site, plans: list[Json]) -> None:
     unknown = "0" * 32
     assert unknown in site.get(f"{_address(plans[0])}&plan={unknown}", 404).text

@@ -94,6 +94,18 @@ def test_a_plan_is_said_in_the_words_of_a_target_and_its_files_are_there_to_down
     assert site.server.client.get(f"/plans/{identifier}/files/sbatch/passwd").status_code == 404
 
 
+def test_versions_of_a_target_have_addresses_and_refuse_with_the_whole_list(site: Site, plans: list[Json]) -> None:
+    identifier = plans[0]["id"]
+    link = f"/plans/{identifier}?target=megatron-lm&version=0.9#launch"
+    assert site.get(f"/plans/{identifier}").attributes("a", href=link)
+    refused = site.get(link.partition("#")[0])
+    told = site.server.client.get(f"/v1/plans/{identifier}/launch?target=megatron-lm&version=0.9").json()
+    assert "Megatron-LM 0.9 can't express this plan" in refused.text
+    for entry in told["refusals"]:
+        assert entry["why"] in refused.text
+    assert "9.9" in site.get(f"/plans/{identifier}?target=megatron-lm&version=9.9", 422).text
+
+
 def test_every_axis_is_drawn_on_the_nodes_that_it_reaches(site: Site, plans: list[Json]) -> None:
     page = site.get(f"/plans/{plans[0]['id']}")
     pictures = [svg["aria-label"] for svg in page.attributes("svg", **{"class": "nodes"})]

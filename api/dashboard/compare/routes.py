@@ -19,7 +19,7 @@ from api.auth import Principal, Reader
 from api.dashboard.compare import pictures, tables
 from api.dashboard.compare.sides import Scale, address, scale_of, scaled, sides_of, unlike
 from api.dashboard.compare.why import why
-from api.dashboard.plans.figures import is_of_today
+from api.dashboard.plans.figures import facts, headline, is_of_today
 from api.dashboard.plans.measured import Run, runs_of
 from api.dashboard.plans.stored import StoredPlan, answer_of, priced, stored_plan
 from api.dashboard.rendering import page, twin, wants_json
@@ -37,6 +37,7 @@ router = APIRouter(include_in_schema=False)
 Json = dict[str, Any]
 
 _ID = re.compile(r"[0-9a-f]{32}")
+_SHORT = re.compile(r"[0-9a-f]{6,31}")
 _MOST = 6
 _OFFERED = 20
 _RUNS = 3
@@ -59,7 +60,7 @@ def compare_page(request: Request, state: Served, principal: Reader) -> Response
     if wants_json(request):
         return twin(plans.compare_plans(request, state, principal, _query(given, request)))
     _check_names(request)
-    ids = _ids(given)
+    ids = _ids(state, given)
     if len(ids) > _MOST:
         detail = f"at most {_MOST} plans are compared at a time, and these are {len(ids)}"
         raise ProblemRaised(422, f"plan: {detail}", errors=[{"pointer": "plan", "detail": detail}])
@@ -85,20 +86,33 @@ def _query(given: Sequence[str], request: Request) -> CompareQuery:
         raise RequestValidationError([{**found, "loc": ("query", *found["loc"])} for found in error.errors()]) from None
 
 
-def _ids(given: Sequence[str]) -> list[str]:
-    """Ids in what was given, each once: they may be several in one field, or addresses of plans.
+def _ids(state: State, given: Sequence[str]) -> list[str]:
+    """Ids in what was given, each once: several in one field, addresses of plans, or how pages shorten ids.
 
     Raises:
-        ProblemRaised: some of it holds no id.
+        ProblemRaised: some of it is the id of no plan, or of several.
     """
     found: dict[str, None] = {}
     for text in given:
         for word in re.split(r"[\s,;]+", text.strip()):
             ids = _ID.findall(word.lower())
             if word and not ids:
-                raise not_found("plan", word[:_LONGEST_SHOWN])
+                ids = [_whole(state, word[:_LONGEST_SHOWN])]
             found |= dict.fromkeys(ids)
     return list(found)
+
+
+def _whole(state: State, short: str) -> str:
+    if not _SHORT.fullmatch(short.lower()):
+        raise not_found("plan", short)
+    with state.store.reading() as repos:
+        found = repos.plans.ids_from(short.lower(), 2)
+    if not found:
+        raise not_found("plan", short)
+    if len(found) > 1:
+        detail = f"ids of several plans begin with {short!r}: give more of it"
+        raise ProblemRaised(422, f"plan: {detail}", errors=[{"pointer": "plan", "detail": detail}])
+    return found[0]
 
 
 def _compared(state: State, principal: Principal, ids: list[str]) -> Response:
@@ -118,6 +132,7 @@ def _compared(state: State, principal: Principal, ids: list[str]) -> Response:
     shown: Json = {
         "answer": answer,
         "sides": sides_of(stored, predictions),
+        "facts": [("For", headline(stored[0].about, documents[0])), *facts(stored[0])],
         "scale": scale,
         "unlike": unlike(stored),
         "pairs": why(documents, predictions, of_model, same=answer["same_scenario"]),

@@ -20,47 +20,58 @@ class Launching:
     """A target's words for a plan.
 
     Attributes:
+        version: whose words they are; empty where the target has none that matter.
         offered: targets that take plans of this framework.
         launch: None where it refuses.
-        refusals: all that it can't say.
+        refusals: all that it can't say: a field, its value, and why.
         reason: of any other refusal.
     """
 
     target: Target
+    version: str
     offered: tuple[Target, ...]
     launch: Launch | None = None
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[tuple[str, str, str], ...] = ()
     reason: str = ""
 
 
-def launching(priced: Priced, name: str | None) -> Launching:
-    """The plan in the words of a target; None of the framework's own.
+def launching(priced: Priced, name: str | None, version: str | None) -> Launching:
+    """The plan in the words of a target; None of the framework's own, in the version of the plan.
 
     Raises:
-        UnknownName: there is no such target.
+        InvalidInput: there is no such target or version.
     """
     framework = priced.plan.framework
     offered = tuple(
         target for target in TARGETS if target.kind != "picture" and framework in (target.frameworks or (framework,))
     )
     target = load_target(name) if name else target_of(framework) or offered[0]
+    asked = version or ""
     try:
-        launch = launch_of(_job(priced), target.name)
+        launch = launch_of(_job(priced), target.name, version)
     except Inexpressible as error:
-        return Launching(target=target, offered=offered, refusals=error.refusals)
+        return Launching(target=target, version=asked, offered=offered, refusals=tuple(map(_told, error.refusals)))
     except InvalidInput as error:
-        return Launching(target=target, offered=offered, reason=str(error))
-    return Launching(target=target, offered=offered, launch=launch)
+        if version is not None and version not in target.versions:
+            raise
+        return Launching(target=target, version=asked, offered=offered, reason=str(error))
+    return Launching(target=target, version=launch.version or "", offered=offered, launch=launch)
 
 
-def file_of(priced: Priced, target: str, name: str) -> LaunchFile | None:
+def file_of(priced: Priced, target: str, name: str, version: str | None) -> LaunchFile | None:
     """One file of a target; None where it writes none of that name.
 
     Raises:
         InvalidInput: there is no such target, or it can't say the plan.
     """
-    launch = launch_of(_job(priced), load_target(target).name)
+    launch = launch_of(_job(priced), load_target(target).name, version)
     return next((file for file in launch.files if file.name == name), None)
+
+
+def _told(refusal: Refusal) -> tuple[str, str, str]:
+    value = refusal.value
+    text = ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+    return refusal.field, text, refusal.why
 
 
 def _job(priced: Priced) -> Job:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -36,17 +36,23 @@ class PlanPageQuery(BaseModel):
 
     Attributes:
         target: whose words it is launched in; by default those of its framework.
+        version: of the target; by default that of the plan.
         timeline: a window of the step, ``25-37.5`` per cent.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     target: Name | None = None
+    version: Name | None = None
     timeline: str | None = None
 
 
-class TimelineQuery(PlanPageQuery):
-    """The same for the part alone; ``target`` is only kept in its links."""
+class FileQuery(BaseModel):
+    """Which version of the target a file is for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: Name | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +60,22 @@ class Links:
     """Addresses of the page in other states."""
 
     plan_id: str
-    target: str | None
-    window: str | None
+    query: PlanPageQuery
 
-    def to_target(self, target: str) -> str:
-        return self._page(target, self.window)
+    @property
+    def window(self) -> str | None:
+        return self.query.timeline
+
+    def to_target(self, target: str, version: str = "") -> str:
+        return self._page(target=target, version=version)
 
     def to_window(self, window: str) -> str:
-        return self._page(self.target, window)
+        return self._page(timeline=window)
+
+    def to_file(self, target: str, name: str) -> str:
+        """One file of a target, to download."""
+        version = urlencode({"version": self.query.version}) if self.query.version else ""
+        return f"/plans/{self.plan_id}/files/{target}/{quote(name)}" + (f"?{version}" if version else "")
 
     @property
     def trace(self) -> str:
@@ -70,14 +84,13 @@ class Links:
 
     def part(self, window: str) -> str:
         """The timeline alone."""
-        return f"/plans/{self.plan_id}/timeline?{self._query(self.target, window)}"
+        return f"/plans/{self.plan_id}/timeline?{self._state(timeline=window)}"
 
-    def _page(self, target: str | None, window: str | None) -> str:
-        query = self._query(target, window)
-        return f"/plans/{self.plan_id}?{query}" if query else f"/plans/{self.plan_id}"
+    def _page(self, **changed: str) -> str:
+        return f"/plans/{self.plan_id}?{self._state(**changed)}"
 
-    def _query(self, target: str | None, window: str | None) -> str:
-        given = {"target": target, "timeline": window}
+    def _state(self, **changed: str) -> str:
+        given = self.query.model_dump() | changed
         return urlencode({name: value for name, value in given.items() if value})
 
 
@@ -92,7 +105,7 @@ def plan_page(
         return twin(plans.get_plan(request, plan_id, state, principal))
     window = _window(query.timeline)
     stored, found, more = _read(state, principal, plan_id)
-    links = Links(plan_id=plan_id, target=query.target, window=query.timeline)
+    links = Links(plan_id=plan_id, query=query)
     prediction, plan = stored.prediction, stored.plan
     time, step = prediction["time"], prediction["step_time_s"]
     shown: dict[str, Any] = {
@@ -111,7 +124,7 @@ def plan_page(
         "memory_table": memory.table(prediction["memory"], plan["layers_per_stage"]),
         "of_today": figures.is_of_today(stored),
         "placed": [] if found is None else placed(found, time),
-        "launching": None if found is None else launching(found, query.target),
+        "launching": None if found is None else launching(found, query.target, query.version),
         "links": links,
         **_timeline(found, window),
         **more,
@@ -121,12 +134,12 @@ def plan_page(
 
 @router.get("/plans/{plan_id}/timeline")
 def timeline_part(
-    request: Request, plan_id: str, state: Served, principal: Reader, query: Annotated[TimelineQuery, Query()]
+    request: Request, plan_id: str, state: Served, principal: Reader, query: Annotated[PlanPageQuery, Query()]
 ) -> Response:
     """The timeline alone, for htmx; without it, the page that has it."""
     window = _window(query.timeline or "0-100")
     assert window is not None
-    links = Links(plan_id=plan_id, target=query.target, window=window.text)
+    links = Links(plan_id=plan_id, query=query.model_copy(update={"timeline": window.text}))
     if "hx-request" not in request.headers:
         return RedirectResponse(f"{links.to_window(window.text)}#timeline", 303)
     stored, found, _ = _read(state, principal, plan_id)
@@ -139,10 +152,12 @@ def timeline_part(
 
 
 @router.get("/plans/{plan_id}/files/{target}/{name}")
-def launch_file(plan_id: str, target: str, name: str, state: Served, principal: Reader) -> Response:
+def launch_file(
+    plan_id: str, target: str, name: str, state: Served, principal: Reader, query: Annotated[FileQuery, Query()]
+) -> Response:
     """A file of a target, to download."""
     _, found, _ = _read(state, principal, plan_id)
-    file = None if found is None else file_of(found, target, name)
+    file = None if found is None else file_of(found, target, name, query.version)
     if file is None:
         raise not_found("file", name)
     media_type = "application/json" if file.name.endswith(".json") else "text/plain"
