@@ -78,6 +78,7 @@ def fidelity_page(
     with state.store.reading() as repos:
         measured = own.own_of(repos)
     listed = calibrations.listed(known, current)
+    asked = f"?{request.url.query}" if request.url.query else ""
     shown: Json = {
         "query": query,
         "known": listed,
@@ -89,7 +90,8 @@ def fidelity_page(
         "parameters": calibrations.provenance(calibrations.calibration_of(first)) if query.calibration else [],
         "cost_model": cost_model_version(),
         "look_again_s": _LOOK_AGAIN_S,
-        "twin": f"/fidelity.json{f'?{request.url.query}' if request.url.query else ''}",
+        "address": f"/fidelity{asked}",
+        "twin": f"/fidelity.json{asked}",
         "differences": None,
         **_empty(),
     }
