@@ -4,7 +4,7 @@
 #   make suggest ARGS="--model ..."  the same command with your own flags
 #   make test                       the tests (PYTEST_ARGS="-k layout" picks some)
 #   make check                      lint, format, types and import rules
-#   make bench                      how well, and how fast, plans are ranked, listed and served
+#   make bench                      how well, and how fast, plans are ranked, listed, served and shown
 #   make image-check                the steps of the Dockerfile, without a container engine
 #   make openapi                    write docs/openapi.json as the application has it
 #   make format                     rewrite the sources as `make check` wants them
@@ -53,6 +53,7 @@ bench: $(DEV)
 	$(PY) -m tests.bench.bench_runs
 	$(PY) -m tests.bench.bench_store
 	$(PY) -m tests.bench.bench_service
+	$(PY) -m tests.bench.bench_pages
 
 image-check: $(DEV)
 	$(PY) docker/check_image.py
