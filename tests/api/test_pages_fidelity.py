@@ -14,6 +14,7 @@ import pytest
 
 from api.dashboard.fidelity import pictures, runs
 from api.dashboard.fidelity.calibrations import differences
+from api.dashboard.fidelity.quantities import quantity_of
 from api.dashboard.fidelity.residuals import Group, residuals_of
 from api.dashboard.fidelity.routes import router
 from api.dashboard.fidelity.runs import Chosen, Work, view_of
@@ -80,6 +81,13 @@ def test_figures_are_those_of_validate(here: Here, work: Work) -> None:
     assert all(axis["axis"] for axis in told["residuals"])
 
 
+def test_memory_is_shown_as_well(here: Here, work: Work) -> None:
+    points = here.json("/fidelity.json?of=memory")["points"]
+    assert len(points) == int(work.judged.errors.weighed.sum()) > 0
+    assert all(point["peak_mem_gb"] > 0 and point["measured_peak_mem_gb"] > 0 for point in points)
+    assert "Peak memory, predicted against measured" in here.page("/fidelity?of=memory").text
+
+
 def test_a_filter_leaves_runs_of_its_kind(here: Here, work: Work) -> None:
     name, count = work.offered["framework"][0]
     told = here.json(f"/fidelity.json?framework={name}")
@@ -112,7 +120,7 @@ def test_a_calibration_differs_from_itself_in_nothing() -> None:
 def test_of_many_runs_those_farthest_off_are_drawn(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     view = view_of(work, Chosen())
     monkeypatch.setattr(pictures, "MOST_DRAWN", 60)
-    drawn = pictures.drawn_of(view)
+    drawn = pictures.drawn_of(quantity_of(view, "time"))
     assert len(drawn) == len(set(drawn)) <= 60
     errors = view.judged.errors
     off = np.abs(np.log1p(np.where(errors.timed, errors.time, 0.0)))
@@ -125,7 +133,9 @@ def test_strips_end_at_half_and_double() -> None:
 
 
 def test_values_of_axes_stand_in_order(work: Work) -> None:
-    found = {axis.axis: [group.value for group in axis.groups] for axis in residuals_of(view_of(work, Chosen()))}
+    view = view_of(work, Chosen())
+    told = residuals_of(view, quantity_of(view, "time"))
+    found = {axis.axis: [group.value for group in axis.groups] for axis in told}
     assert found["recompute"][:2] == ["none", "selective"]
     sizes = [int(name.split("–")[0].replace(",", "")) for name in found["devices"]]
     assert sizes == sorted(sizes)

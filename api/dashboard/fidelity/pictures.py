@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from api.dashboard.charts.chart import Axis, Chart, Diagonal, Series
+from api.dashboard.fidelity.quantities import Quantity
 from api.dashboard.fidelity.runs import View
-from api.dashboard.words import fine
 from costmodel.fidelity.observed import Floats
 
 MOST_DRAWN = 400
@@ -16,27 +16,32 @@ _HUES = 7
 _OTHERS = "others"
 
 
-def drawn_of(view: View) -> list[int]:
-    """Which runs are drawn: all, or those farthest off and evenly spread ones of the rest, from fast to slow."""
-    errors, observed = view.judged.errors, view.judged.observed
-    timed = np.flatnonzero(errors.timed)
-    if timed.size <= MOST_DRAWN:
-        return [int(row) for row in timed]
-    off = np.abs(np.log1p(errors.time[timed]))
-    order = np.argsort(-off, kind="stable")
-    farthest, rest = timed[order[:_FARTHEST]], timed[order[_FARTHEST:]]
-    by_time = rest[np.argsort(observed.step_time_s[rest], kind="stable")]
-    places = np.linspace(0, by_time.size - 1, MOST_DRAWN - _FARTHEST).round().astype(int)
-    return sorted(int(row) for row in (*farthest, *by_time[places]))
+def farthest_off(shown: Quantity, most: int) -> list[int]:
+    """The runs that are predicted worst, the worst first."""
+    rows = np.flatnonzero(shown.judged)
+    off = np.abs(np.log(shown.ratio[rows]))
+    return [int(row) for row in rows[np.argsort(-off, kind="stable")][:most]]
 
 
-def scatter(view: View, colour: str) -> Chart | None:
-    """None where no run has both times.
+def drawn_of(shown: Quantity) -> list[int]:
+    """Which runs are drawn: all, or those farthest off and evenly spread ones of the rest, from small to large."""
+    rows = shown.rows
+    if len(rows) <= MOST_DRAWN:
+        return rows
+    farthest = farthest_off(shown, _FARTHEST)
+    rest = np.array(sorted(set(rows) - set(farthest)))
+    by_value = rest[np.argsort(shown.measured[rest], kind="stable")]
+    places = np.linspace(0, by_value.size - 1, MOST_DRAWN - _FARTHEST).round().astype(int)
+    return sorted((*farthest, *(int(row) for row in by_value[places])))
+
+
+def scatter(view: View, shown: Quantity, colour: str) -> Chart | None:
+    """None where no run has both values.
 
     Args:
         colour: ``framework`` or ``accelerator``.
     """
-    rows = drawn_of(view)
+    rows = drawn_of(shown)
     if not rows:
         return None
     kinds, named = view.kinds(colour), _named(view, colour)
@@ -45,11 +50,13 @@ def scatter(view: View, colour: str) -> Chart | None:
         groups[kinds[row] if kinds[row] in named else _OTHERS].append(row)
     return Chart(
         id="scatter",
-        title="Step time, predicted against measured",
-        told=f"Predicted over measured step times of {len(rows)} runs on log axes, each with its interval.",
-        x=Axis(title="measured step time", unit="s", log=True),
-        y=Axis(title="predicted step time", unit="s", log=True),
-        series=tuple(_series(view, name, found, hue) for hue, (name, found) in enumerate(groups.items()) if found),
+        title=f"{shown.name.capitalize()}, predicted against measured",
+        told=f"Predicted over measured {shown.name} of {len(rows)} runs on log axes, each with its interval.",
+        x=Axis(title=f"measured {shown.name}", unit=shown.unit, log=True),
+        y=Axis(title=f"predicted {shown.name}", unit=shown.unit, log=True),
+        series=tuple(
+            _series(view, shown, name, found, hue) for hue, (name, found) in enumerate(groups.items()) if found
+        ),
         diagonal=Diagonal(name="predicted as measured"),
         height=500,
     )
@@ -60,39 +67,28 @@ def _named(view: View, colour: str) -> list[str]:
     return [name for name, _ in view.work.offered[colour][:_HUES]]
 
 
-def _series(view: View, name: str, rows: list[int], hue: int) -> Series:
-    judged = view.judged
-    predicted, measured = judged.predicted, judged.observed.step_time_s
-
+def _series(view: View, shown: Quantity, name: str, rows: list[int], hue: int) -> Series:
     def ends(of: Floats) -> tuple[float, ...]:
-        return tuple(_short(of[row] if np.isfinite(of[row]) else predicted.step_time_s[row]) for row in rows)
+        return tuple(_short(of[row] if np.isfinite(of[row]) else shown.predicted[row]) for row in rows)
 
     return Series(
         name=name,
-        x=tuple(_short(measured[row]) for row in rows),
-        y=tuple(_short(predicted.step_time_s[row]) for row in rows),
-        said=tuple(_said(view, row) for row in rows),
-        low=ends(predicted.step_time_low_s),
-        high=ends(predicted.step_time_high_s),
+        x=tuple(_short(shown.measured[row]) for row in rows),
+        y=tuple(_short(shown.predicted[row]) for row in rows),
+        said=tuple(_said(view, shown, row) for row in rows),
+        low=ends(shown.low),
+        high=ends(shown.high),
         hue=hue,
     )
 
 
-def _said(view: View, row: int) -> str:
-    run, judged = view.runs[row], view.judged
-    measured, predicted = judged.observed.step_time_s[row], judged.predicted.step_time_s[row]
+def _said(view: View, shown: Quantity, row: int) -> str:
+    run = view.runs[row]
+    measured, predicted = shown.text(shown.measured[row]), shown.text(shown.predicted[row])
     where = f"{run.model_name} on {run.devices} {run.accelerator}" if run.devices else run.model_name
-    return f"{where}: {fine(measured)} s measured, {fine(predicted)} s predicted ({run.id})"
+    return f"{where}: {measured} {shown.unit} measured, {predicted} predicted ({run.id})"
 
 
 def _short(value: float) -> float:
     """Five digits are more than a picture shows."""
     return float(f"{value:.5g}")
-
-
-def farthest_off(view: View, most: int) -> list[int]:
-    """The runs whose times are predicted worst, the worst first."""
-    errors = view.judged.errors
-    timed = np.flatnonzero(errors.timed)
-    off = np.abs(np.log1p(errors.time[timed]))
-    return [int(row) for row in timed[np.argsort(-off, kind="stable")][:most]]

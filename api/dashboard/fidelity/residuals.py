@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from api.dashboard.fidelity.quantities import Quantity
 from api.dashboard.fidelity.runs import View
 from costmodel.runs.columns import Run
 from costmodel.runs.words import recompute_of, sharding_of
@@ -41,7 +42,7 @@ class Group:
 
     Attributes:
         quantiles: of predicted over measured, at 5, 25, 50, 75 and 95 %.
-        inside: share of the measured times that lie in their interval; None where none has one.
+        inside: share of the measured values that lie in their interval; None where none has one.
     """
 
     value: str
@@ -69,31 +70,26 @@ class Residuals:
         return asdict(self)
 
 
-@lru_cache(maxsize=16)
-def residuals_of(view: View) -> tuple[Residuals, ...]:
-    """Of step time, for every axis that takes more than one value."""
-    judged = view.judged
-    timed = np.flatnonzero(judged.errors.timed)
-    ratio = 1.0 + judged.errors.time
+@lru_cache(maxsize=32)
+def residuals_of(view: View, shown: Quantity) -> tuple[Residuals, ...]:
+    """For every axis that takes more than one value."""
+    rows = np.array(shown.rows, dtype=int)
     found: list[Residuals] = []
     for axis, value_of in _AXES:
-        labels = _labels([value_of(judged.runs[row]) for row in timed.tolist()])
+        labels = _labels([value_of(view.runs[row]) for row in rows])
         # In the order of the values, what isn't said last.
         names = [name for name, _ in sorted(set(labels), key=lambda label: label[1])]
         if len(names) < 2:
             continue
         told = np.array([name for name, _ in labels])
-        found.append(
-            Residuals(axis=axis, groups=tuple(_group(view, name, timed[told == name], ratio) for name in names))
-        )
+        found.append(Residuals(axis=axis, groups=tuple(_group(shown, name, rows[told == name]) for name in names)))
     return tuple(found)
 
 
-def _group(view: View, name: str, rows: np.ndarray[Any, Any], ratio: np.ndarray[Any, Any]) -> Group:
-    errors = view.judged.errors
-    low, q1, middle, q3, high = (float(value) for value in np.quantile(ratio[rows], _SHARES))
-    bounded = rows[errors.bounded[rows]]
-    inside = float(errors.inside[bounded].mean()) if bounded.size else None
+def _group(shown: Quantity, name: str, rows: np.ndarray[Any, Any]) -> Group:
+    low, q1, middle, q3, high = (float(value) for value in np.quantile(shown.ratio[rows], _SHARES))
+    bounded = rows[shown.bounded[rows]]
+    inside = float(shown.inside[bounded].mean()) if bounded.size else None
     return Group(value=name, runs=int(rows.size), quantiles=(low, q1, middle, q3, high), inside=inside)
 
 

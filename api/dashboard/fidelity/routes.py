@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from api.auth import Reader
 from api.dashboard.fidelity import calibrations, figures, own, pictures
+from api.dashboard.fidelity.quantities import Of, Quantity, quantity_of
 from api.dashboard.fidelity.residuals import residuals_of
 from api.dashboard.fidelity.runs import Chosen, View, Work, view_of
 from api.dashboard.fidelity.working import Workings
@@ -47,6 +48,7 @@ class FidelityQuery(BaseModel):
     accelerator: Name | None = None
     framework: Name | None = None
     source: Name | None = None
+    of: Of = "time"
     colour: Literal["framework", "accelerator"] = "framework"
 
     @property
@@ -119,22 +121,23 @@ def _figures(
     if second is not None:
         predictors.append((_apart(second, first), views[1].judged.figures))
     predictors += [(title, judged.baseline_figures[name]) for name, title in figures.BASELINES.items()]
-    timed = int(judged.errors.timed.sum())
+    shown = quantity_of(view, query.of)
     return {
         "figures": figures.overview([found for _, found in predictors]),
         "predictors": [name for name, _ in predictors],
         "offered": view.work.offered,
         "runs": len(view.rows),
         "judged": judged.observed.judged,
-        "timed": timed,
-        "drawn": len(pictures.drawn_of(view)),
+        "shown": shown,
+        "both": len(shown.rows),
+        "drawn": len(pictures.drawn_of(shown)),
         "in_sample": calibrations.calibration_of(first).fitted_to_carried_runs,
-        "scatter": pictures.scatter(view, query.colour),
-        "residuals": residuals_of(view),
+        "scatter": pictures.scatter(view, shown, query.colour),
+        "residuals": residuals_of(view, shown),
         "study_columns": figures.STUDY_COLUMNS,
         "studies": [(study, _link(query, study.name)) for study in figures.studies(judged)],
         "cells": judged.figures.per_cell,
-        "worst": [_worst(view, row) for row in pictures.farthest_off(view, _WORST_LISTED)],
+        "worst": [_worst(view, shown, row) for row in pictures.farthest_off(shown, _WORST_LISTED)],
         "share": figures.share,
         "decimal": figures.decimal,
     }
@@ -148,7 +151,7 @@ def _json(
         "calibration": _told(first),
         "against": None if second is None else _told(second),
         "cost_model": cost_model_version(),
-        "filters": query.model_dump(include={"accelerator", "framework", "source"}),
+        "filters": query.model_dump(include={"accelerator", "framework", "source", "of"}),
     }
     if second is not None:
         found, same = _differences(first, second)
@@ -157,7 +160,7 @@ def _json(
     if len(views) < len(works):
         return JSONResponse({"state": "working", **head}, 202, {"Retry-After": str(_LOOK_AGAIN_S)})
     view = views[0]
-    judged = view.judged
+    judged, shown = view.judged, quantity_of(view, query.of)
     return JSONResponse(
         {
             "state": "done",
@@ -168,43 +171,39 @@ def _json(
             "planner": judged.figures.as_dict(),
             **({"planner_against": views[1].judged.figures.as_dict()} if second is not None else {}),
             "baselines": {name: found.as_dict() for name, found in judged.baseline_figures.items()},
-            "residuals": [found.as_dict() for found in residuals_of(view)],
-            "points": _points(view),
+            "residuals": [found.as_dict() for found in residuals_of(view, shown)],
+            "points": _points(view, shown),
         },
         headers={"Cache-Control": "private, no-cache"},
     )
 
 
-def _points(view: View) -> list[Json]:
-    """Every run with both times."""
-    judged, accelerators, frameworks = view.judged, view.kinds("accelerator"), view.kinds("framework")
+def _points(view: View, shown: Quantity) -> list[Json]:
+    """Every run with both values."""
+    accelerators, frameworks = view.kinds("accelerator"), view.kinds("framework")
+    measured, predicted, interval = shown.fields
     return [
         {
             "id": view.runs[row].id,
-            "study": str(judged.observed.studies[row]),
+            "study": str(view.judged.observed.studies[row]),
             "accelerator": accelerators[row],
             "framework": frameworks[row],
-            "measured_step_time_s": float(judged.observed.step_time_s[row]),
-            "step_time_s": float(judged.predicted.step_time_s[row]),
-            "step_time_interval_s": [
-                _known(judged.predicted.step_time_low_s[row]),
-                _known(judged.predicted.step_time_high_s[row]),
-            ],
+            measured: float(shown.measured[row]),
+            predicted: float(shown.predicted[row]),
+            interval: [_known(shown.low[row]), _known(shown.high[row])],
         }
-        for row in np.flatnonzero(judged.errors.timed).tolist()
+        for row in shown.rows
     ]
 
 
-def _worst(view: View, row: int) -> Json:
-    run, judged = view.runs[row], view.judged
-    measured, predicted = float(judged.observed.step_time_s[row]), float(judged.predicted.step_time_s[row])
+def _worst(view: View, shown: Quantity, row: int) -> Json:
     return {
-        "run": run,
-        "study": str(judged.observed.studies[row]),
-        "measured": measured,
-        "predicted": predicted,
-        "ratio": predicted / measured,
-        "inside": bool(judged.errors.inside[row]),
+        "run": view.runs[row],
+        "study": str(view.judged.observed.studies[row]),
+        "measured": shown.text(shown.measured[row]),
+        "predicted": shown.text(shown.predicted[row]),
+        "ratio": float(shown.ratio[row]),
+        "inside": bool(shown.inside[row]),
     }
 
 
@@ -226,7 +225,8 @@ def _ask(request: Request, record: records.Calibration) -> Future[Work]:
 def _worked_out(record: records.Calibration) -> Work:
     """With all that the first reader would wait for."""
     found = Work.of(calibrations.calibration_of(record))
-    residuals_of(view_of(found, Chosen()))
+    view = view_of(found, Chosen())
+    residuals_of(view, quantity_of(view, "time"))
     return found
 
 
