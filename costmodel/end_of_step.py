@@ -9,6 +9,8 @@ all have been updated, before any pass. What is exchanged layer by layer is part
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from costmodel.arrays import Bools, Num, per_stage
@@ -22,11 +24,54 @@ from costmodel.terms.data_parallel import exchanged_s
 from costmodel.terms.term import Outputs
 from costmodel.terms.zero_plus import quantised_gather_s, quantised_reduction_s
 
+Exchange = Literal["reduce", "gather"]
+
 
 def bucket_params(f: Facts, sharding: Sharding) -> Num:
-    """Parameters of one bucket of gradients under stages 0 and 1; 0 where a bucket is a layer."""
+    """Parameters of one bucket of gradients under stages 0 and 1; 0 where a bucket is a layer.
+
+    Stages 2 and 3 exchange unit by unit; a unit is a layer.
+    """
     of_bytes = f.work.bucket_bytes / sharding.gradient_bytes
-    return np.maximum(of_bytes, np.maximum(f.work.bucket_params, f.work.bucket_params_per_rank * sharding.ranks))
+    params = np.maximum(of_bytes, np.maximum(f.work.bucket_params, f.work.bucket_params_per_rank * sharding.ranks))
+    return np.where(sharding.zero_stage >= 2, 0.0, params)
+
+
+def exchanges_s(f: Facts, o: Outputs, stages: StageTable, sharding: Sharding, kind: Exchange) -> tuple[Num, Num]:
+    """Seconds of all buckets (or layers) of a stage's gradients or parameters, and of the last one."""
+    dense, expert = stage_params(f, o, stages)
+    layers = _layers(stages)
+    wire_bytes = sharding.gradient_bytes if kind == "reduce" else sharding.parameter_bytes
+    bucket = per_stage(bucket_params(f, sharding))
+    by_layer = bucket <= 0
+    # The table of embeddings is one tensor, so the last bucket is at least as large.
+    last = np.maximum(bucket, stages.has_embedding * per_stage(o["table_params"]))
+    layers_with = {"": layers, "expert_": stages.moe_layers}
+    everything, of_last = np.zeros(()), np.zeros(())
+    for prefix, params, largest in (("", dense, last), ("expert_", expert, bucket)):
+        count = np.where(by_layer, layers, np.maximum(np.ceil(params / np.where(by_layer, 1.0, bucket)), 1.0))
+        if kind == "gather" and sharding.deals_tensors.any():
+            # A broadcast for every rank that owns any.
+            tensors = layers_with[prefix] * per_stage(o[prefix + "layer_tensors"])
+            senders = np.clip(tensors, 1.0, per_stage(o[prefix + "shards"]))
+            count = np.where(per_stage(sharding.deals_tensors), senders, count)
+        seconds = count * exchanged_s(f, o, prefix + kind, params * per_stage(wire_bytes) / count)
+        alone = exchanged_s(f, o, prefix + kind, np.minimum(params, largest) * per_stage(wire_bytes))
+        everything, of_last = everything + seconds, of_last + np.where(by_layer, seconds / layers, alone)
+    return everything, np.minimum(of_last, everything)
+
+
+def _layers(stages: StageTable) -> Num:
+    return np.maximum(stages.dense_layers + stages.moe_layers, 1.0)
+
+
+def hiding_shares(f: Facts, sharding: Sharding) -> tuple[Num, Num]:
+    """Share of the last backward pass that hides the reduction, and of the first forward pass that hides gathering."""
+    by_unit, at_once = f.cal.fsdp_overlap_share, f.cal.dp_overlap_share
+    # Nobody fetches ahead: a first forward pass waits for each of its layers.
+    waits = sharding.deals_tensors | (sharding.cuts_parameters & (sharding.prefetch == 0))
+    ahead = np.where(waits, 0.0, np.where(sharding.gathers_ahead, by_unit, at_once))
+    return np.where(sharding.zero_stage >= 2, by_unit, at_once), ahead
 
 
 def exposed_exchanges_s(
@@ -37,29 +82,7 @@ def exposed_exchanges_s(
     Args:
         ahead, back: seconds of the first forward and the last backward pass that these can hide under.
     """
-    dense, expert = stage_params(f, o, stages)
-    layers = np.maximum(stages.dense_layers + stages.moe_layers, 1.0)
-    # Stages 2 and 3 exchange unit by unit; a unit is a layer.
-    bucket = per_stage(np.where(sharding.zero_stage >= 2, 0.0, bucket_params(f, sharding)))
-    by_layer = bucket <= 0
-    # The table of embeddings is one tensor, so the last bucket is at least as large.
-    last = np.maximum(bucket, stages.has_embedding * per_stage(o["table_params"]))
-    layers_with = {"": layers, "expert_": stages.moe_layers}
-
-    def exchange(kind: str, wire_bytes: Num) -> tuple[Num, Num]:
-        """Seconds of all buckets, and of the last one."""
-        everything, of_last = np.zeros(()), np.zeros(())
-        for prefix, params, largest in (("", dense, last), ("expert_", expert, bucket)):
-            count = np.where(by_layer, layers, np.maximum(np.ceil(params / np.where(by_layer, 1.0, bucket)), 1.0))
-            if kind == "gather" and sharding.deals_tensors.any():
-                # A broadcast for every rank that owns any.
-                tensors = layers_with[prefix] * per_stage(o[prefix + "layer_tensors"])
-                senders = np.clip(tensors, 1.0, per_stage(o[prefix + "shards"]))
-                count = np.where(per_stage(sharding.deals_tensors), senders, count)
-            seconds = count * exchanged_s(f, o, prefix + kind, params * per_stage(wire_bytes) / count)
-            alone = exchanged_s(f, o, prefix + kind, np.minimum(params, largest) * per_stage(wire_bytes))
-            everything, of_last = everything + seconds, of_last + np.where(by_layer, seconds / layers, alone)
-        return everything, np.minimum(of_last, everything)
+    layers = _layers(stages)
 
     def exposed(exchanged: tuple[Num, Num], share: Num, window: Num, once: Bools, at_ends: Num) -> Num:
         seconds, first_or_last = exchanged
@@ -73,14 +96,11 @@ def exposed_exchanges_s(
     # 3 go on under the next forward pass, but for the step's last. What nobody gathers ahead is waited for already.
     ends = np.where(sharding.zero_stage >= 2, 1.0, num_microbatches)
     starts = np.where(sharding.gathers_ahead & (sharding.prefetch > 0), 1.0, 0.0)
-    by_unit, at_once = f.cal.fsdp_overlap_share, f.cal.dp_overlap_share
-    share = np.where(sharding.zero_stage >= 2, by_unit, at_once)
-    reduction = exposed(exchange("reduce", sharding.gradient_bytes), share, back, ~sharding.reduces_each, ends)
-    # Nobody fetches ahead: a first forward pass waits for each of its layers.
-    waits = sharding.deals_tensors | (sharding.cuts_parameters & (sharding.prefetch == 0))
-    share = np.where(waits, 0.0, np.where(sharding.gathers_ahead, by_unit, at_once))
-    gathering = exposed(exchange("gather", sharding.parameter_bytes), share, ahead, sharding.gathers_once, starts)
-    return reduction + gathering + _casts_s(f, o, dense, expert, sharding)
+    share, share_ahead = hiding_shares(f, sharding)
+    reduced, gathered = exchanges_s(f, o, stages, sharding, "reduce"), exchanges_s(f, o, stages, sharding, "gather")
+    reduction = exposed(reduced, share, back, ~sharding.reduces_each, ends)
+    gathering = exposed(gathered, share_ahead, ahead, sharding.gathers_once, starts)
+    return reduction + gathering + _casts_s(f, o, *stage_params(f, o, stages), sharding)
 
 
 def _casts_s(f: Facts, o: Outputs, dense: Num, expert: Num, sharding: Sharding) -> Num:

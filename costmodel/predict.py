@@ -205,6 +205,11 @@ class StageTimes:
     work_s: Num
     _work: _Work
 
+    @property
+    def hides_s(self) -> tuple[Num, Num]:
+        """``(rows, stages)`` of the first forward and the last backward pass what exchanges once a step hide under."""
+        return self._work.hides
+
     def again_s(self, dense_again: Num, moe_again: Num) -> Num:
         """Seconds of one micro-batch in the forward passes of so many (dense, MoE) layers that run again, by row."""
         return self._work.again_s(dense_again, moe_again)
@@ -377,7 +382,7 @@ class _Work:
         if (sharding.gathers_ahead & ~sharding.reduces_each).any():
             hiding_ahead, hiding_back = hiding_gathers(f, o, self.forward, self.backward, sharding)
             ahead, back = ahead - self._stage(hiding_ahead), back - self._stage(hiding_back)
-        ahead, back = np.maximum(ahead, 0.0), np.maximum(back, 0.0)
+        ahead, back = self.hides = np.maximum(ahead, 0.0), np.maximum(back, 0.0)
         self.reduction = exposed_exchanges_s(f, o, stages, sharding, ahead=ahead, back=back, num_microbatches=self.m)
         self.optimizer = optimizer_s(f, o, stages, sharding.zero_stage)
         self.host_waits = np.zeros(())

@@ -14,7 +14,7 @@ from costmodel.arrays import Ints, Num, num
 from costmodel.expert_overlap import overlapped_share, with_expert_overlap
 from costmodel.facts import Facts
 from costmodel.flops import model_flops_per_token
-from costmodel.layers import PassCost, backward_cost, forward_cost, model_body_s, model_ends_s, total
+from costmodel.layers import PassCost, backward_cost, forward_cost, hiding_cost, model_body_s, model_ends_s, total
 from costmodel.offload import Offload
 from costmodel.saved import kept_of_layer
 from costmodel.sharded_layers import with_sharded_parameters
@@ -29,7 +29,8 @@ from costmodel.terms.communication import CONTEXT_PARALLEL
 from costmodel.terms.state import state_bytes
 from costmodel.terms.term import Outputs
 from planner.search.choices import option_columns
-from planner.search.device_bounds import RowBound
+from planner.search.device_bounds import RowBound, layers_in_question
+from planner.search.end_bound import least_end_s
 from planner.search.layouts.freedom import chooses_recompute
 from planner.search.request import SearchRequest
 from planner.search.space import Columns, legal_zero_stages, offered_cp_comm
@@ -108,6 +109,7 @@ def _times(
     partly = chooses_recompute(request, table["recompute"], table["recompute_interval"])
     policy = num(np.where(partly, RECOMPUTE_NONE, table["recompute"]))
     body = ends = layer = again = np.full(len(table), np.inf)
+    ahead_s = back_s = end = np.zeros(len(table))
     for kind in offered_cp_comm(request) or (0,):
         exchanging = row_table(request, rows, kind)
         exchange = evaluate_terms(f, exchanging)
@@ -122,6 +124,11 @@ def _times(
             return passes if sharding is None else with_sharded_parameters(f, o, *passes, sharding)
 
         passes = passes_under(policy)
+        if sharding is not None:
+            ahead_s, back_s = (
+                np.maximum(window, _layer_s(f, (hiding_cost(cost, own, backward=backward),)))
+                for window, cost, backward in ((ahead_s, passes[0], False), (back_s, passes[1], True))
+            )
         body = np.minimum(body, sum((model_body_s(f, cost) for cost in passes), start=np.zeros(())))
         ends = np.minimum(ends, sum((model_ends_s(f, cost) for cost in passes), start=np.zeros(())))
         of_layer = _layer_s(f, passes)
@@ -129,7 +136,12 @@ def _times(
         if partly.any():
             more = _layer_s(f, passes_under(num(table["recompute"]))) - of_layer
             again = np.minimum(again, np.where(partly, np.maximum(more, 0.0), 0.0))
+    if sharding is not None:
+        layers = np.ceil(layers_in_question(request.scenario) / num(table["pp"]))
+        offloads = Offload.of(f, table, sharding) is not None
+        end = least_end_s(f, o, sharding, layers, ahead_s=layers * ahead_s, back_s=layers * back_s, offloads=offloads)
     columns = {"body_s": body, "ends_s": ends, "layer_s": layer, "again_s": again if partly.any() else np.zeros(())}
+    columns["end_s"] = end
     return {name: np.broadcast_to(column, (len(table),)) for name, column in columns.items()}
 
 
@@ -138,7 +150,7 @@ def _with(o: Outputs, others: dict[str, Num]) -> Outputs:
     return ChainMap(others, cast(dict[str, Num], o))
 
 
-def _layer_s(f: Facts, passes: tuple[PassCost, PassCost]) -> Num:
+def _layer_s(f: Facts, passes: tuple[PassCost, ...]) -> Num:
     """Seconds of one micro-batch in a layer of the kind that fills most of the model."""
     kind = "moe" if float(f.model.moe_layers) > 0 else "dense"
     return sum((total(getattr(cost, kind)) for cost in passes), start=np.zeros(()))

@@ -36,6 +36,7 @@ class RowBound:
             run again without these.
         layer_s: in one layer of the kind that fills most of the model; ``again_s``: what it takes more when it runs
             again, 0 where that is no choice.
+        end_s: once a step, on a device with an even share of the layers, beyond what its micro-batches take.
         const_bytes: what a stage needs whatever layers it holds; ``workspace_bytes``: once some of them run again.
         state_bytes, kept_bytes: of one layer of that kind; ``least_kept_bytes``: of one that runs again.
     """
@@ -44,6 +45,7 @@ class RowBound:
     ends_s: Num
     layer_s: Num
     again_s: Num
+    end_s: Num
     const_bytes: Num
     workspace_bytes: Num
     state_bytes: Num
@@ -54,7 +56,7 @@ class RowBound:
     def of_memory(cls, memory: Mapping[str, Num]) -> RowBound:
         """Bounds of memory alone."""
         nothing = np.zeros_like(memory["const_bytes"])
-        return cls(body_s=nothing, ends_s=nothing, layer_s=nothing, again_s=nothing, **memory)
+        return cls(body_s=nothing, ends_s=nothing, layer_s=nothing, again_s=nothing, end_s=nothing, **memory)
 
     def take(self, rows: Ints) -> RowBound:
         """The chosen rows."""
@@ -80,6 +82,11 @@ class StageBound:
     def copies(self) -> int:
         """How often each layer is held: both ways, by two devices, each for half of the micro-batches."""
         return 2 if placement_of(SCHEDULES[self.schedule]) == Placement.BOTH_WAYS else 1
+
+    @property
+    def share(self) -> float:
+        """Layers of the device with the most, at least, for every pipeline that runs on it."""
+        return -(-self.layers * self.copies // self.pp) / self.copies
 
     def alive(self, m: int) -> Num:
         """Micro-batches whose activations a layer keeps, by device."""

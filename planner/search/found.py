@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -161,9 +161,8 @@ class Found:
     def _may_be_best(self, table: PlanTable, rows: Ints, values: Num) -> Bools:
         """Of plans with a bound of their objective those that may be in the answer; the others are only counted."""
         limit = self.limit(self.request.top) * (1.0 + ROUNDING)
-        columns = (table[axis][rows].tolist() for axis in (*MESH_AXES, "schedule"))
         found = np.zeros(len(rows), dtype=np.bool_)
-        for place, (family, value) in enumerate(zip(zip(*columns, strict=True), values.tolist(), strict=True)):
+        for place, (family, value) in enumerate(zip(_families(table, rows), values.tolist(), strict=True)):
             known = self._plans.get(family)
             found[place] = value <= min(limit, float("inf") if known is None else known[0].objective * (1.0 + ROUNDING))
             if not found[place] and value < self._bounds.get(family, (float("inf"), 0))[0]:
@@ -205,6 +204,7 @@ class Found:
         one = rows[first]
         some = table.take(one)
         limits = self.objective.step_time_limits(self.limit(below) * (1.0 + ROUNDING), some.columns)
+        limits = np.minimum(limits, self.step_limits(some.columns))
         found[one] = least_step_times(self.request, self.facts, some, limits, self.usable, late)
         reached[rows] = np.isfinite(found[one])[of_row]
         return found, reached
@@ -230,6 +230,11 @@ class Found:
         if len(self._plans) < k:
             return float("inf")
         return sorted(plans[0].objective for plans in self._plans.values())[k - 1]
+
+    def step_limits(self, columns: Mapping[str, Ints]) -> Num:
+        """Up to which step time each plan may be the best of its family; infinite where no plan of that is known."""
+        known = (self._plans.get(family) for family in _families(columns, slice(None)))
+        return num([np.inf if plans is None else plans[0].step_time_s * (1.0 + ROUNDING) for plans in known])
 
     def best(self, top: int) -> list[Priced]:
         """The best different plans, best first, laid out."""
@@ -282,6 +287,11 @@ class Found:
     def _at(self, plan: Priced | _Laid, sign: int) -> float:
         error = certainty_of(self.request.scenario, plan.row).time_error
         return float(self.objective.value(num(plan.step_time_s * (1.0 + error) ** sign), num(plan.devices_used)))
+
+
+def _families(columns: Mapping[str, Ints] | PlanTable, rows: Ints | slice) -> Iterator[tuple[int, ...]]:
+    """``family_of`` each of some rows."""
+    return zip(*(columns[axis][rows].tolist() for axis in (*MESH_AXES, "schedule")), strict=True)
 
 
 def _rank(plan: Priced | _Laid) -> tuple[float, int]:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from costmodel.arrays import Ints, Num
+from costmodel.arrays import Ints, Num, num
 from costmodel.facts import Facts
 from costmodel.rules import Rule
-from costmodel.spec.plan import CP_COMM_TYPES
+from costmodel.spec.plan import CP_COMM_TYPES, SCHEDULES
 from costmodel.stages import Layout
 from costmodel.table import PlanTable
 from planner.search.choices import axes_read, holds
@@ -29,7 +29,7 @@ from planner.search.device_bounds import RowBound
 from planner.search.lawful import rules_beyond_meshes
 from planner.search.request import SearchRequest
 from planner.search.space import ROW_AXES, Columns
-from planner.search.stage_steps import stage_steps
+from planner.search.stage_steps import StageSteps, stage_steps
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -44,10 +44,12 @@ class Enumeration:
 
     Attributes:
         decisions: columns of ``DECISIONS``, one row per solution, in lexicographic order.
+        least_s: the relaxed step time of each.
         complete: whether the solver went through everything.
     """
 
     decisions: dict[str, Ints]
+    least_s: Num
     complete: bool
 
     def __len__(self) -> int:
@@ -56,7 +58,8 @@ class Enumeration:
     @classmethod
     def nothing(cls, *, complete: bool) -> Enumeration:
         """An empty list: nothing was left (complete), or there was no time to look."""
-        return cls(decisions={axis: np.zeros(0, dtype=np.int64) for axis in DECISIONS}, complete=complete)
+        decisions = {axis: np.zeros(0, dtype=np.int64) for axis in DECISIONS}
+        return cls(decisions=decisions, least_s=np.zeros(0), complete=complete)
 
     def rows(self) -> Columns:
         """The distinct rows among the solutions, as columns of ``ROW_AXES``."""
@@ -92,7 +95,7 @@ def enumerate_below(
     """All decisions on ``rows`` whose relaxed step time is below the row's limit and that may fit.
 
     Args:
-        limits: seconds, per row.
+        limits: seconds, per row, or ``(rows, schedules)``.
         deadline: ``time.monotonic()`` value at which to stop.
         stopped: stops the solver when it is set.
     """
@@ -124,12 +127,14 @@ def enumerate_below(
     # Presolve costs more than it saves here (up to twice the time), and looks at no clock while it expands the tables.
     parameters.cp_model_presolve = False
     parameters.max_time_in_seconds = max(deadline - time.monotonic(), 0.01)
-    found = Collector(master.decision_variables)
+    found = Collector([*master.decision_variables, master.variables["row"]])
     with _stopping(solver, stopped):
         status = solver.solve(master.model, found)
-    columns = np.array(sorted(found.solutions), dtype=np.int64).reshape(-1, len(DECISIONS)).T
+    columns = np.array(sorted(found.solutions), dtype=np.int64).reshape(-1, len(DECISIONS) + 1).T
+    decisions = dict(zip(DECISIONS, columns, strict=False))
     return Enumeration(
-        decisions=dict(zip(DECISIONS, columns, strict=True)),
+        decisions=decisions,
+        least_s=master.least_s(columns[-1], decisions),
         complete=status in (cp_model.OPTIMAL, cp_model.INFEASIBLE),
     )
 
@@ -176,6 +181,7 @@ class _Master:
         self.rows, self.bounds, self.limits, self.usable = rows, bounds, limits, usable
         self.variables: dict[str, cp_model.IntVar] = {}
         self.domains: dict[str, tuple[int, ...]] = {}
+        self.steps: StageSteps
 
     @property
     def decision_variables(self) -> list[cp_model.IntVar]:
@@ -184,10 +190,11 @@ class _Master:
     def build(self) -> bool:
         """The whole model; False where nothing is left to decide."""
         steps = stage_steps(self.request, self.f, self.rows, self.bounds, self.usable)
-        below = np.flatnonzero(np.isfinite(steps.step_time_s) & (steps.step_time_s <= self.limits[steps.row]))
+        limits = np.broadcast_to(self.limits.T, (len(SCHEDULES), len(self.limits)))[steps.schedule, steps.row]
+        below = np.flatnonzero(np.isfinite(steps.step_time_s) & (steps.step_time_s <= limits))
         if not len(below):
             return False
-        some = steps.take(below)
+        some = self.steps = steps.take(below)
         place = np.arange(len(self.rows["tp"]), dtype=np.int64)
         self._table("rows", {"row": place} | {axis: self.rows[axis] for axis in ROW_AXES})
         self._table("step_time_and_memory", {"row": some.row, "vpp": some.vpp, "schedule": some.schedule})
@@ -195,6 +202,14 @@ class _Master:
         for rule in rules_beyond_meshes(self.request):
             self._add_rule(rule, decided)
         return True
+
+    def least_s(self, row: Ints, decisions: Columns) -> Num:
+        """The relaxed step times of decisions on rows of the model."""
+        told = self.steps
+        known = zip(told.row.tolist(), told.vpp.tolist(), told.schedule.tolist(), strict=True)
+        of = dict(zip(known, told.step_time_s.tolist(), strict=True))
+        asked = zip(row.tolist(), decisions["vpp"].tolist(), decisions["schedule"].tolist(), strict=True)
+        return num([of[each] for each in asked])
 
     def _variable(self, name: str, values: Sequence[int] | Ints) -> cp_model.IntVar:
         from ortools.sat.python import cp_model

@@ -31,7 +31,7 @@ PAIRS_AT_ONCE = 3000
 _MESHES_IN_A_BLOCK = 50_000
 _PAIRS_WHEN_LATE = 20_000
 _ROUNDING = 1e-12
-_TIMES = ("body_s", "ends_s", "layer_s", "again_s")
+_TIMES = ("body_s", "ends_s", "layer_s", "again_s", "end_s")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -19,6 +19,7 @@ import numpy as np
 
 from costmodel.arrays import Num, num
 from costmodel.facts import Facts
+from costmodel.spec.plan import SCHEDULES
 from costmodel.table import PlanTable
 from planner.search.bounds import row_bounds, work_bound_device_s
 from planner.search.constraints import Contradiction
@@ -297,7 +298,10 @@ class Search:
         outcome.bound = max(known, min(unseen / (1.0 + ROUNDING), self.found.limit(1)))
 
     def _master(self, rows: Columns, bounds: RowBound, k: int) -> Enumeration:
-        limits = self.objective.step_time_limits(self._limit(k), rows)
+        limits = self.objective.step_time_limits(self._limit(k), rows)[:, np.newaxis]
+        one = np.ones(len(rows["tp"]), dtype=np.int64)
+        own = [self.found.step_limits({**rows, "schedule": code * one}) for code in range(len(SCHEDULES))]
+        limits = np.minimum(limits, np.stack(own, axis=1))
         return enumerate_below(self.request, self.facts, rows, bounds, limits, self.usable, self.deadline, self.stopped)
 
     def _price_listed(self, listed: Enumeration, k: int) -> bool:
@@ -309,12 +313,21 @@ class Search:
         if len(listed):
             rows = listed.rows()
             table, of_row = expand(self.request, rows)
-            wanted = set(map(tuple, listed.as_rows()))
+            least_of = dict(zip(map(tuple, listed.as_rows()), listed.least_s.tolist(), strict=True))
             decided = decisions_of(rows, table, of_row)
-            table = table.take(np.array([tuple(row) in wanted for row in decided], dtype=np.bool_))
+            least = num([least_of.get(tuple(row), np.inf) for row in decided])
+            order = np.argsort(least, kind="stable")
+            order = order[np.isfinite(least[order])]
             size = _PLANS_AT_ONCE_OF_MANY if k > _LONG_LIST else _PLANS_AT_ONCE
-            for start in range(0, len(table), size):
-                self.found.price(table.take(slice(start, start + size)), k, self._late, settle=False)
+            while len(order):
+                # What was found meanwhile lowers the limits.
+                limits = self.objective.step_time_limits(self._limit(k), table.columns)
+                limits = np.minimum(limits[order], self.found.step_limits(table.take(order).columns))
+                order = order[least[order] <= limits]
+                some, order = order[:size], order[size:]
+                if not len(some):
+                    break
+                self.found.price(table.take(some), k, self._late, settle=False)
                 if self._late():
                     break
             self.found.settle(self._late)

@@ -6,9 +6,11 @@ micro-batch in all layers and at both ends of the model, p stages, and ``t`` tho
 
     step >= (m + waiting) * ((body + ends) / p + host) + fixed
     step >= m * t + waiting / p * body + (m + waiting) * host + fixed
+    step >= m * t0 + end + waiting / p * body + (m + waiting) * host + fixed
 
-Stage boundaries, reductions at the end of the step and the optimizer are left out: they are never negative. ``t`` holds
-over all ways to lay the layers out and to run some of them again: see ``planner.search.device_bounds``.
+with ``t0`` what an even share of the layers takes and ``end`` what then comes once a step: see
+``planner.search.end_bound``. Stage boundaries are left out: they are never negative. ``t`` holds over all ways to lay
+the layers out and to run some of them again: see ``planner.search.device_bounds``.
 """
 
 from __future__ import annotations
@@ -66,7 +68,8 @@ def step_time_bound(
     slowest_s, again_s = slowest_layers_s(bounds, m, rows, usable, least_s=least_s)
     body = rows.body_s + again_s
     mean = (count + waiting) * (body + rows.ends_s) / pp
-    slowest = count * slowest_s + waiting / pp * body
+    even_s = num([bound.share for bound in bounds])[:, np.newaxis] * rows.layer_s
+    slowest = np.maximum(count * slowest_s, count * even_s + rows.end_s) + waiting / pp * body
     bound_s: Num = (np.maximum(mean, slowest) + host) * f.cal.time_level
     return bound_s
 

@@ -6,6 +6,7 @@ The proof of every answer stands on these two.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -54,6 +55,8 @@ CASES: dict[str, Any] = {
     "hybrid": ("nemotron-3-super-120b-a12b-fp8", "dgx-h100", 256, 1024, 8192),
     "first-dense-mtp-rack": ("deepseek-v3", "gb300-nvl72", 288, 1152, 4096),
     "single-boxes": ("llama-3.1-8b", "rtx4090-1", 24, 48, 2048),
+    "many-replicas": ("llama-3.1-8b", "dgx-h100", 16384, 16384, 4096),
+    "many-replicas-of-experts": ("deepseek-v3", "h800-8x400g", 131072, 16384, 4096),
 }
 
 BOUNDED = list(CASES)
@@ -188,6 +191,18 @@ def test_the_memory_bound_never_exceeds_the_peak(name: str) -> None:
     assert sharp > PLANS // 8
 
 
+@pytest.mark.parametrize("name", ["experts-pcie", "many-replicas-of-experts"])
+def test_with_few_micro_batches_what_comes_once_a_step_counts(name: str) -> None:
+    request, facts, table, exact = priced_plans(name)
+    rows, few = rows_from(table), table["num_microbatches"] <= 2
+    bounds = row_bounds(request, facts, rows)
+    without = replace(bounds, end_s=np.zeros(PLANS))
+    close, far = (least_step_time(request, facts, rows, some, None) / exact.step_time_s for some in (bounds, without))
+    assert few.sum() > PLANS // 50
+    assert (close >= far).all()
+    assert np.median(close[few]) > 0.9 > np.median(far[few]) + 0.03
+
+
 ONE_OPTION = [
     *(("offload", code) for code in range(1, len(OFFLOADS))),
     ("recompute_interval", 4),
@@ -248,7 +263,7 @@ def test_stage_1_is_the_quickest_sharding_and_full_sharding_the_leanest(name: st
         of = np.flatnonzero(table["recompute"] == recompute)
         some = {axis: column[of] for axis, column in meshes.items()}
         rows = with_inner(some, policy=(recompute, 0), zero_stage=1)
-        bounds = row_bounds(request, facts, rows)
+        bounds = row_bounds(request, facts, rows, however_sharded=True)
         quick[of] = least_step_time(request, facts, rows, bounds, None)
         part = table.take(of)
         for zero in (2, 3):

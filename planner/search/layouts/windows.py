@@ -11,6 +11,8 @@ from costmodel.schedules import placements
 from costmodel.stages import Placement
 from costmodel.table import PlanTable, StageTable
 from costmodel.terms.activations import RECOMPUTE_FULL
+from planner.search.device_bounds import layers_in_question
+from planner.search.end_bound import least_end_s
 from planner.search.layouts.freedom import chooses_recompute
 from planner.search.layouts.splits import Pipeline
 from planner.search.request import SearchRequest
@@ -47,19 +49,27 @@ def most_layers(request: SearchRequest, f: Facts, table: PlanTable, limits: Num,
     kinds = [kind for kind, there in (("dense", count > 0), ("moe", count < layers)) if there]
     free = chooses_recompute(request, table["recompute"], table["recompute_interval"])
     full = np.asarray((table["recompute"] == RECOMPUTE_FULL) & ~free)
-    counts = np.array([0.0, *(1.0 for _ in kinds)])
+    # Stages without ends: without layers, with one of each kind, and with an even share of the main kind.
+    counts, even = np.array([0.0, *(1.0 for _ in kinds), 0.0]), -(-layers // table["pp"])
     of_dense, of_moe = (
-        counts * [0, *(kind == "dense" for kind in kinds)],
-        counts * [0, *(kind == "moe" for kind in kinds)],
+        counts * [0, *(kind == of for kind in kinds), 0] + np.zeros((len(table), 1)) for of in ("dense", "moe")
     )
+    share = np.ceil(layers_in_question(request.scenario) / num(table["pp"]))
+    (of_moe if "moe" in kinds else of_dense)[:, -1] = share
     again = num(full)[:, np.newaxis]
-    times = PlanCosts.of(f, table).times(_middle(table, of_dense + 0.0 * again, of_moe + 0.0 * again, again))
+    plans = PlanCosts.of(f, table)
+    times = plans.times(_middle(table, of_dense, of_moe, again))
     slowest = times.slowest_s(limits, np.where(full, times.again_s(num(count), num(layers - count)), 0.0))
-    layer = (times.work_s[:, 1:] - times.work_s[:, :1]).min(axis=1)
-    left = slowest * (1.0 + _ROUNDING) / num(table["num_microbatches"]) - times.work_s[:, 0]
+    slowest, m = slowest * (1.0 + _ROUNDING), num(table["num_microbatches"])
+    layer = (times.work_s[:, 1:-1] - times.work_s[:, :1]).min(axis=1)
+    left = slowest / m - times.work_s[:, 0]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         most = np.floor(np.clip(np.where(layer > 0, left / layer, np.inf), 0.0, layers)).astype(np.int64)
-    even = -(-layers // table["pp"])
+    # Some device has that share, and then comes what comes once a step.
+    ahead_s, back_s = (np.broadcast_to(hides, of_moe.shape)[:, -1] for hides in times.hides_s)
+    offloads = plans.offload is not None
+    end_s = least_end_s(f, plans.outputs, plans.sharding, share, ahead_s=ahead_s, back_s=back_s, offloads=offloads)
+    most[m * times.work_s[:, -1] + end_s > slowest] = 0
     wide = np.flatnonzero(most > 2 * even)
     if len(wide):
         most[wide] = _by_memory(f, table.take(wide), kinds, most[wide], usable)
