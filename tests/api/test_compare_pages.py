@@ -8,26 +8,22 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.api.pages import BROWSER, Site, running_site, small_answer, small_request
+from tests.api.pages_here import Here
+from tests.api.plans_here import measure, plans_here, stored_plans
 
 Json = dict[str, Any]
 
 
-@pytest.fixture(scope="module", params=["sqlite"])
-def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with running_site(request, tmp_path_factory.mktemp("compare")) as running:
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Here]:
+    with plans_here(tmp_path_factory.mktemp("compare")) as running:
         yield running
 
 
-def _plans(site: Site, **how: Any) -> list[Json]:
-    request = small_request(**how)
-    return list(site.server.search(site.store_answer(request, small_answer(request)))["plans"])
-
-
 @pytest.fixture(scope="module")
-def plans(site: Site) -> list[Json]:
+def plans(here: Here) -> list[Json]:
     """Three plans of one search, the best first."""
-    return _plans(site)
+    return stored_plans(here)[1]
 
 
 def _address(*plans: Json, path: str = "/compare") -> str:
@@ -35,19 +31,19 @@ def _address(*plans: Json, path: str = "/compare") -> str:
     return f"{path}?{urlencode(ids)}"
 
 
-def test_why_a_plan_is_slower_is_said_first(site: Site, plans: list[Json]) -> None:
+def test_why_a_plan_is_slower_is_said_first(here: Here, plans: list[Json]) -> None:
     best, other = plans[0], plans[1]
-    page = site.get(_address(best, other))
+    page = here.page(_address(best, other))
     slower = other["prediction"]["step_time_s"] / best["prediction"]["step_time_s"] - 1
     assert f"Why plan 2 is {slower:.1%} slower than plan 1" in page.text
     assert "The faster one has" in page.text
     # Turned round, it is the same plan that is slower.
-    assert f"Why plan 1 is {slower:.1%} slower than plan 2" in site.get(_address(other, best)).text
+    assert f"Why plan 1 is {slower:.1%} slower than plan 2" in here.page(_address(other, best)).text
 
 
-def test_the_way_between_plans_of_two_searches_is_priced_change_by_change(site: Site, plans: list[Json]) -> None:
-    (cut,) = _plans(site, pins=["tp=2", "pp=2"], top=1)
-    page = site.get(_address(plans[0], cut))
+def test_the_way_between_plans_of_two_searches_is_priced_change_by_change(here: Here, plans: list[Json]) -> None:
+    (cut,) = stored_plans(here, pins=["tp=2", "pp=2"], top=1)[1]
+    page = here.page(_address(plans[0], cut))
     assert "one change after the other" in page.text
     changes = page.source.partition('<table class="changes">')[2].partition("</table>")[0]
     assert "tp 1 instead of 2" in changes
@@ -55,27 +51,27 @@ def test_the_way_between_plans_of_two_searches_is_priced_change_by_change(site: 
     assert "not for the same work" not in page.text
 
 
-def test_what_differs_is_marked_and_what_does_not_is_folded_away(site: Site, plans: list[Json]) -> None:
+def test_what_differs_is_marked_and_what_does_not_is_folded_away(here: Here, plans: list[Json]) -> None:
     best, other = plans[0], plans[1]
-    page = site.get(_address(best, other))
-    twin = site.server.client.get(_address(best, other, path="/compare.json")).json()
-    assert twin == site.server.client.get(_address(best, other, path="/v1/plans/compare")).json()
+    page = here.page(_address(best, other))
+    twin = here.fetch(_address(best, other, path="/compare.json")).json()
+    assert twin == here.fetch(_address(best, other, path="/v1/plans/compare")).json()
     assert len(page.attributes("mark")) == len(twin["axes"])
     assert "What is the same" in page.text
 
 
-def test_a_difference_is_that_to_the_first_plan(site: Site, plans: list[Json]) -> None:
+def test_a_difference_is_that_to_the_first_plan(here: Here, plans: list[Json]) -> None:
     best, other = plans[0], plans[1]
     apart = 100 * (other["prediction"]["step_time_s"] / best["prediction"]["step_time_s"] - 1)
-    page = site.get(_address(best, other))
+    page = here.page(_address(best, other))
     assert f"+{apart:.1f}" in page.text
     assert page.attributes("a", href=_address(other, best))  # put first
     assert page.attributes("a", href=_address(best))  # taken out
 
 
-def test_plans_for_other_work_are_compared_per_token(site: Site, plans: list[Json]) -> None:
-    (longer, *_) = _plans(site, seq_len=8192, global_batch_size=16, top=1)
-    page = site.get(_address(plans[0], longer))
+def test_plans_for_other_work_are_compared_per_token(here: Here, plans: list[Json]) -> None:
+    (longer, *_) = stored_plans(here, seq_len=8192, global_batch_size=16, top=1)[1]
+    page = here.page(_address(plans[0], longer))
     assert "The plans are not for the same work" in page.text
     assert "one change after the other" not in page.text
     plan, prediction = longer["plan"], longer["prediction"]
@@ -83,45 +79,43 @@ def test_plans_for_other_work_are_compared_per_token(site: Site, plans: list[Jso
     assert f"{device_s:.3f}" in page.text
 
 
-def test_measured_times_in_another_order_are_told(site: Site, plans: list[Json]) -> None:
+def test_measured_times_in_another_order_are_told(here: Here, plans: list[Json]) -> None:
     fast, slow = plans[0], plans[1]
-    for plan, factor in ((fast, 2.0), (slow, 1.0)):
-        step = factor * plan["prediction"]["step_time_s"]
-        told = {"plan_id": plan["id"], "status": "ok", "step_time_s": step}
-        site.server.client.post("/v1/measurements", json=told).raise_for_status()
-    page = site.get(_address(fast, slow))
+    measure(here, fast, over_predicted=2.0)
+    measure(here, slow, over_predicted=1.0)
+    page = here.page(_address(fast, slow))
     assert "plan 2 was faster than plan 1, which was predicted to be the faster one" in page.text
     assert "2.000" in page.text
-    assert "other way round" not in site.get(_address(fast, plans[2])).text
+    assert "other way round" not in here.page(_address(fast, plans[2])).text
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_with_fewer_than_two_plans_others_are_offered(site: Site, plans: list[Json], count: int) -> None:
-    page = site.get(_address(*plans[:count]) if count else "/compare")
+def test_with_fewer_than_two_plans_others_are_offered(here: Here, plans: list[Json], count: int) -> None:
+    page = here.page(_address(*plans[:count]) if count else "/compare")
     offered = {box["value"] for box in page.attributes("input", type="checkbox")}
     assert {plan["id"] for plan in plans[count:]} <= offered
     assert not {plan["id"] for plan in plans[:count]} & offered
 
 
-def test_addresses_and_lists_of_ids_can_be_pasted(site: Site, plans: list[Json]) -> None:
+def test_addresses_and_lists_of_ids_can_be_pasted(here: Here, plans: list[Json]) -> None:
     one, other = plans[0]["id"], plans[1]["id"]
     pasted = f"https://planner.example/plans/{other}?timeline=0-10, {one}"
-    response = site.server.client.get("/compare", params={"plan": [one, pasted]}, headers=BROWSER)
+    response = here.fetch(f"/compare?{urlencode([('plan', one), ('plan', pasted)])}")
     assert (response.status_code, response.headers["location"]) == (303, f"/compare?plan={one}&plan={other}")
 
 
-def test_the_first_digits_of_an_id_will_do(site: Site, plans: list[Json]) -> None:
+def test_the_first_digits_of_an_id_will_do(here: Here, plans: list[Json]) -> None:
     one, other = plans[0]["id"], plans[1]["id"]
-    response = site.server.client.get(f"/compare?plan={one[:8]}&plan={other[:8].upper()}", headers=BROWSER)
+    response = here.fetch(f"/compare?plan={one[:8]}&plan={other[:8].upper()}")
     assert response.headers["location"] == f"/compare?plan={one}&plan={other}"
 
 
-def test_what_cannot_be_compared_is_named(site: Site, plans: list[Json]) -> None:
+def test_what_cannot_be_compared_is_named(here: Here, plans: list[Json]) -> None:
     unknown = "0" * 32
-    assert unknown in site.get(f"{_address(plans[0])}&plan={unknown}", 404).text
-    assert "nonsense" in site.get(f"{_address(plans[0])}&plan=nonsense", 404).text
+    assert unknown in here.page(f"{_address(plans[0])}&plan={unknown}", 404).text
+    assert "nonsense" in here.page(f"{_address(plans[0])}&plan=nonsense", 404).text
     many = "&".join(f"plan={digit * 32}" for digit in "1234567")
-    assert "at most 6 plans" in site.get(f"/compare?{many}", 422).text
-    assert "no such parameter" in site.get(f"{_address(*plans)}&sort=mfu", 422).text
-    short = site.server.client.get(_address(plans[0], path="/compare.json"), headers=BROWSER)
+    assert "at most 6 plans" in here.page(f"/compare?{many}", 422).text
+    assert "no such parameter" in here.page(f"{_address(*plans)}&sort=mfu", 422).text
+    short = here.fetch(_address(plans[0], path="/compare.json"))
     assert (short.status_code, short.json()["errors"][0]["pointer"]) == (422, "plan")
