@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,6 +50,25 @@ def test_the_page_shows_what_the_api_answers(here: Here, search: tuple[str, list
     # Nothing runs before it is asked for, and without a script a link asks for it.
     assert page.attributes("path") == []
     assert page.attributes("a", href=f"/plans/{plan['id']}?timeline=0-100#timeline")
+
+
+def test_a_plan_of_an_earlier_version_lacks_what_was_not_told_then(here: Here, plans: list[Json]) -> None:
+    stored = here.store
+    with stored.reading() as repos:
+        today = repos.plans.get(plans[0]["id"])
+    assert today is not None
+    memory = {name: today.prediction["memory"][name] for name in ("peak_bytes", "usable_bytes", "stages")}
+    kept = ("step_time_s", "step_time_interval_s", "tokens_per_s_per_device", "mfu", "hfu", "time", "provenance")
+    prediction = {name: today.prediction[name] for name in kept} | {"memory": memory}
+    old = replace(today, id="a" * 32, cost_model_version="0.0.1+00000000", prediction=prediction)
+    with stored.writing() as repos:
+        repos.plans.put([old])
+    page = here.page(f"/plans/{old.id}?timeline=0-100")
+    assert "Drawn by today's cost model" in page.text
+    assert "as others count it" not in page.text
+    compared = here.page(f"/compare?plan={old.id}&plan={plans[1]['id']}")
+    assert "The plans were not priced by the same numbers" in compared.text
+    assert "one change after the other" not in compared.text
 
 
 def test_parts_of_the_step_fill_it_one_after_the_other(here: Here, plans: list[Json]) -> None:

@@ -107,6 +107,29 @@ def figures(prediction: Json) -> list[Figure]:
     ]
 
 
+def conventions(prediction: Json) -> list[tuple[str, str, str]]:
+    """``(name, value, meaning)``: the same speed as others count it; empty where an earlier version stored none."""
+    told = prediction.get("utilisation")
+    if not told:
+        return []
+    peak = told["peak_flops_per_s"] / 1e12
+    found = [
+        ("MFU", told["mfu"], f"causal attention, against {peak:,.0f} TFLOP/s of {told['peak']}, as everywhere here"),
+        ("HFU", told["hfu"], "the same with what is computed again"),
+        ("MFU, full attention", told["mfu_full_attention"], "with the whole score matrix, as PaLM and Megatron count"),
+        ("MFU, parameters only", told["mfu_parameters_only"], "6 N, without attention"),
+    ]
+    if told["mfu_bf16_peak"] is not None and told["peak"] != "bf16":
+        found.append(("MFU, bf16 peak", told["mfu_bf16_peak"], "against the peak of bf16"))
+    rate = told["model_flops_per_s_per_device"] / 1e12
+    shares = [(name, f"{percent(share)} %", meaning) for name, share, meaning in found]
+    return [
+        *shares,
+        ("model FLOP/s", f"{rate:,.0f} TFLOP/s", "of a device"),
+        ("tokens", f"{number(told['tokens_per_s'])} /s", "of the whole job"),
+    ]
+
+
 def warnings(prediction: Json) -> list[str]:
     """What makes the figures less sure."""
     beyond = (prediction.get("calibrated_range") or {}).get("beyond")

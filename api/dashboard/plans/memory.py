@@ -82,6 +82,26 @@ def table(memory: Json, layers: Sequence[int]) -> Table:
     return Table(heads=tuple(memory_name(term) for term in terms), rows=rows)
 
 
+def notes(memory: Json) -> list[str]:
+    """How sure the peak is, what the process holds, and what lies with the hosts; as far as it was stored."""
+    found: list[str] = []
+    if interval := memory.get("peak_interval_bytes"):
+        low, high = (end / GIB for end in interval)
+        found.append(
+            f"{memory['peak_bytes'] / GIB:.1f} GiB allocated on the fullest device, {low:.1f} to {high:.1f} expected."
+        )
+    if memory.get("reserved_bytes") and memory.get("device_bytes"):
+        found.append(
+            f"The process then holds about {memory['reserved_bytes'] / GIB:.1f} of the device's "
+            f"{memory['device_bytes'] / GIB:.1f} GiB, with its allocator's pool and what lies outside of that."
+        )
+    if hosts := memory.get("host_bytes_per_node"):
+        there = memory.get("host_memory_bytes_per_node")
+        of = f" of {there / GIB:,.0f}" if there else ""
+        found.append(f"Offloaded: {hosts / GIB:,.1f}{of} GiB in the memory of each node.")
+    return found
+
+
 def _layers(layers: Sequence[int], place: int) -> str:
     count = layers[place] if place < len(layers) else 0
     return f"{count} layer{'' if count == 1 else 's'}"
