@@ -43,11 +43,16 @@ class Plans:
         found = {row.id: _plan(row) for row in rows}
         return [found[id] for id in ids if id in found]
 
-    def of_search(self, search_id: str) -> list[Plan]:
-        """The plans that a search answered with, best first."""
+    def of_search(self, search_id: str, *, stages: bool = True) -> list[Plan]:
+        """The plans that a search answered with, best first.
+
+        Args:
+            stages: whether they say what memory each stage needs; if not, ``memory`` has none.
+        """
         if not is_storable(search_id):
             return []
-        return [_plan(row) for row in self._connection.execute(_OF_SEARCH, {"search_id": search_id})]
+        statement = _OF_SEARCH if stages else _WITHOUT_STAGES
+        return [_plan(row) for row in self._connection.execute(statement, {"search_id": search_id})]
 
     def ids_from(self, beginning: str, most: int) -> list[str]:
         """Ids that begin with some digits, in their order."""
@@ -119,6 +124,9 @@ _OF_SEARCH = (
     _WHOLE.join(SearchPlanRow, SearchPlanRow.plan_id == PlanRow.id)
     .where(SearchPlanRow.search_id == bindparam("search_id"))
     .order_by(SearchPlanRow.rank)
+)
+_WITHOUT_STAGES = _OF_SEARCH.with_only_columns(
+    *(column for column in _OF_SEARCH.selected_columns if column.name != "memory_stages")
 )
 _BEST_OF = (
     _WHOLE.add_columns(SearchPlanRow.search_id)
@@ -219,7 +227,7 @@ def _prediction(found: Json) -> Json:
             "peak_bytes": found["peak_bytes"],
             "usable_bytes": found["usable_bytes"],
             **of_memory,
-            "stages": found["memory_stages"],
+            **({"stages": found["memory_stages"]} if "memory_stages" in found else {}),
         },
         "provenance": found["provenance"],
     }

@@ -11,9 +11,13 @@ from db.repositories import Repositories
 Json = dict[str, Any]
 
 
-def stored_answer(repos: Repositories, search: records.Search) -> Json:
-    """A search with its answer once it is done; until then with its question."""
-    plans = repos.plans.of_search(search.id) if search.state == "done" else []
+def stored_answer(repos: Repositories, search: records.Search, *, stages: bool = True) -> Json:
+    """A search with its answer once it is done; until then with its question.
+
+    Args:
+        stages: whether plans say what memory each stage needs, which is most of what there is to read.
+    """
+    plans = repos.plans.of_search(search.id, stages=stages) if search.state == "done" else []
     earlier = repos.searches.earlier(search) if search.state == "done" else []
     return answer_in_words(search, plans, earlier)
 

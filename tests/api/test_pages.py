@@ -93,7 +93,7 @@ def test_a_plan_that_is_slower_says_why_in_one_click(site: Site, answered: str) 
     page = site.get(answered)
     first, second = (entry["id"] for entry in site.server.search(answered.rpartition("/")[2])["plans"][:2])
     (why,) = page.attributes("a", href=f"/compare?plan={first}&plan={second}")
-    assert why["aria-label"].startswith("Why is plan 2 +")
+    assert why["title"] == "Why is plan 2 slower than plan 1?"
     assert page.attributes("a", href=f"/plans/{second}")
     chosen = site.get(f"{answered}?plan={second}")
     assert [box["value"] for box in chosen.attributes("input", name="plan") if "checked" in box] == [second]

@@ -17,6 +17,7 @@ from api.dashboard.rendering import page, twin, wants_json
 from api.dashboard.searches import ranking, verdict
 from api.dashboard.searches.again import scaling_address, values_of, why_not_again
 from api.dashboard.searches.exporting import csv_of
+from api.dashboard.searches.kept import Kept, Known
 from api.dashboard.searches.pictures import axes_of, front_of
 from api.problems import ProblemRaised, not_found
 from api.routes import searches
@@ -25,7 +26,6 @@ from api.schemas.requests import SearchBody
 from api.state import State
 from db import records
 from planner.meanings import meaning_of
-from planner.stored.answers import stored_answer
 
 router = APIRouter(prefix="/searches", include_in_schema=False)
 
@@ -35,11 +35,11 @@ Json = dict[str, Any]
 
 
 @router.get("/{search_id}.csv")
-def plans_as_csv(search_id: str, state: Served, principal: Reader) -> Response:
+def plans_as_csv(request: Request, search_id: str, state: Served, principal: Reader) -> Response:
     """The plans of a search, best first; a header alone for as long as there are none."""
-    _, _, answer = _read(state, search_id)
+    known = _kept(request).read(state.store, search_id)
     headers = {"Content-Disposition": f'attachment; filename="search-{search_id[:8]}.csv"'}
-    return Response(csv_of(answer.get("plans") or []), 200, headers, "text/csv; charset=utf-8")
+    return Response(csv_of(known.plans), 200, headers, "text/csv; charset=utf-8")
 
 
 # The lower one is added first, and the other one's paths would match its pattern too.
@@ -50,8 +50,8 @@ def search_page(request: Request, search_id: str, state: Served, principal: Read
     if wants_json(request):
         return twin(searches.get_search(request, search_id, state, principal))
     query = _table_query(request)
-    search, scenario, answer = _read(state, search_id)
-    plans = answer.get("plans") or []
+    known = _kept(request).read(state.store, search_id)
+    search, scenario, answer, plans = known.search, known.scenario, known.answer, known.plans
     shown: Json = {
         "search": dict.fromkeys(_ONCE_DONE) | answer,
         "headline": verdict.headline(answer["scenario"]),
@@ -83,32 +83,25 @@ def cancel(search_id: str, state: Served, principal: Writer) -> Response:
 @router.post("/{search_id}/relaxations/{place}")
 async def ask_relaxed(request: Request, search_id: str, place: int, state: Served, principal: Writer) -> Response:
     """Ask the question with one of the changes that would make it fit, the first of which is at place 1."""
-    body = await run_in_threadpool(_relaxed, state, search_id, place)
+    known = await run_in_threadpool(_kept(request).read, state.store, search_id)
+    body = _relaxed(known, place)
     asked = await searches.create_search(request, body, state, principal)
     return RedirectResponse(asked.headers["location"].removeprefix("/v1"), 303)
 
 
-def _relaxed(state: State, search_id: str, place: int) -> SearchBody:
-    search, scenario, answer = _read(state, search_id)
-    relaxations = (answer.get("infeasibility") or {}).get("relaxations") or []
+def _relaxed(known: Known, place: int) -> SearchBody:
+    relaxations = (known.answer.get("infeasibility") or {}).get("relaxations") or []
     if not 1 <= place <= len(relaxations):
         raise not_found("relaxation", str(place))
-    if reason := why_not_again(scenario):
+    if reason := why_not_again(known.scenario):
         raise ProblemRaised(422, reason)
-    values = values_of(search, scenario) | relaxations[place - 1]["fields"]
+    values = values_of(known.search, known.scenario) | relaxations[place - 1]["fields"]
     return SearchBody.model_validate({name: value for name, value in values.items() if value is not None})
 
 
-def _read(state: State, search_id: str) -> tuple[records.Search, records.Scenario, Json]:
-    """A search, what it is about, and the API's answer."""
-    with state.store.reading() as repos:
-        search = repos.searches.get(search_id)
-        if search is None:
-            raise not_found("search", search_id)
-        answer = stored_answer(repos, search)
-        scenario = repos.scenarios.get(search.scenario_id)
-    assert scenario is not None, "foreign keys hold"
-    return search, scenario, answer
+def _kept(request: Request) -> Kept:
+    kept: Kept = request.app.state.answers
+    return kept
 
 
 def _last_step(state: State, search: records.Search) -> str:

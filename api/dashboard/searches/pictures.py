@@ -12,6 +12,7 @@ Json = dict[str, Any]
 
 _GIB = 2**30
 _MOST_LINES = 100
+_MOST_POINTS = 300
 _FRONT_HUE, _OTHER_HUE, _BEST_HUE = 0, 7, 1
 _AXES = (
     ("tp", "tp"),
@@ -35,7 +36,8 @@ def front_of(answer: Json) -> Chart | None:
     own: list[Json] = answer.get("pareto") or []
     front = own or _unbeaten(plans)
     on_it = {entry["id"] for entry in front}
-    others = [entry for entry in plans if entry["id"] not in on_it]
+    beside = [entry for entry in plans if entry["id"] not in on_it]
+    others = beside[:_MOST_POINTS]
     if len(front) + len(others) < 2:
         return None
     usable = plans[0]["prediction"]["memory"]["usable_bytes"] / _GIB
@@ -45,7 +47,8 @@ def front_of(answer: Json) -> Chart | None:
     ranks = {entry["id"]: entry["rank"] for entry in plans}
     series = [_points(name, front, ranks, _FRONT_HUE, strong=True)]
     if others:
-        series.insert(0, _points("other plans of the answer", others, ranks, _OTHER_HUE, strong=False))
+        rest = "other plans of the answer" if others == beside else f"the best {_MOST_POINTS} others"
+        series.insert(0, _points(rest, others, ranks, _OTHER_HUE, strong=False))
     return Chart(
         id="front",
         title="Step time against memory",

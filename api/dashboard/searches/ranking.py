@@ -16,7 +16,8 @@ Json = dict[str, Any]
 SHOWN = 100
 """Rows of a part: as many as are rendered and read at once."""
 _GIB = 2**30
-_MOST_CHOSEN = 6
+_MINUS = "\N{MINUS SIGN}"
+_MOST_CHOSEN = 200
 _COLUMNS = {column.slug: column for column in (RANK, *(column for group in GROUPS for column in group.columns))}
 
 
@@ -58,7 +59,7 @@ class Row:
 
     Attributes:
         chosen: to be compared.
-        slower: than the first.
+        slower: than the first, in per cent; ``than`` says it in words.
         why: the address that says why; empty for the first itself.
     """
 
@@ -67,6 +68,7 @@ class Row:
     cells: tuple[str, ...]
     chosen: bool
     slower: str
+    than: str
     why: str
 
 
@@ -144,12 +146,14 @@ def _sorted(plans: list[Json], query: TableQuery) -> list[Json]:
 
 
 def _row(entry: Json, columns: list[Column], first: Json, query: TableQuery) -> Row:
+    slower = f"{100 * (_step(entry) / _step(first) - 1):+.1f} %".replace("-", _MINUS)
     return Row(
         rank=entry["rank"],
         plan_id=entry["id"],
         cells=tuple(column.text(entry) for column in columns),
         chosen=entry["id"] in query.plan,
-        slower=f"{100 * (_step(entry) / _step(first) - 1):+.1f} %".replace("-", "\N{MINUS SIGN}"),
+        slower=slower,
+        than="faster than" if slower[0] == _MINUS else "slower than",
         why="" if entry is first else f"/compare?{urlencode([('plan', first['id']), ('plan', entry['id'])])}",
     )
 

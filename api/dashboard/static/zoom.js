@@ -55,9 +55,9 @@
       picture.querySelector("svg").toggleAttribute("hidden", true);
       await draw(chart);
       zoomed.on("plotly_click", ({ points }) => { if (points[0].customdata) location.href = points[0].customdata; });
-      button.textContent = "Close zoom";
+      button.firstElementChild.textContent = "Close zoom";
     } catch {
-      button.textContent = "Zoom failed: try again";
+      button.firstElementChild.textContent = "Zoom failed: try again";
     } finally {
       button.disabled = false;
       button.focus();
@@ -69,7 +69,7 @@
     window.Plotly.purge(zoomed);
     zoomed.remove();
     chart.querySelector("svg").toggleAttribute("hidden", false);
-    button.textContent = "Zoom";
+    button.firstElementChild.textContent = "Zoom";
   };
 
   const again = () => document.querySelectorAll(".chart:has(.zoomed)").forEach(draw);

@@ -1,0 +1,77 @@
+"""The answers that were looked at last. One that is over never changes, and a thousand plans take long to read."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from api.problems import not_found
+from api.schemas.answers.searches import OVER
+from db import records
+from db.store import Store
+from planner.stored.answers import stored_answer
+
+Json = dict[str, Any]
+
+_MOST_PLANS = 4_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """A search, what it is about, and the API's answer, which says nothing of the stages of its plans' memory."""
+
+    search: records.Search
+    scenario: records.Scenario
+    answer: Json
+
+    @property
+    def plans(self) -> list[Json]:
+        """Best first; none for as long as there is no answer."""
+        return self.answer.get("plans") or []
+
+
+class Kept:
+    """Safe for several threads.
+
+    Args:
+        most_plans: of all answers together; beyond, the one that was not looked at for longest goes.
+    """
+
+    def __init__(self, most_plans: int = _MOST_PLANS) -> None:
+        self._most, self._lock = most_plans, Lock()
+        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._plans = 0
+
+    def read(self, store: Store, search_id: str) -> Known:
+        """A search as it stands.
+
+        Raises:
+            ProblemRaised: there is no such search.
+        """
+        with self._lock:
+            known = self._known.get(search_id)
+            if known is not None:
+                self._known.move_to_end(search_id)
+                return known
+        with store.reading() as repos:
+            search = repos.searches.get(search_id)
+            if search is None:
+                raise not_found("search", search_id)
+            answer = stored_answer(repos, search, stages=False)
+            scenario = repos.scenarios.get(search.scenario_id)
+        assert scenario is not None, "foreign keys hold"
+        known = Known(search=search, scenario=scenario, answer=answer)
+        if search.state in OVER:
+            self._keep(known)
+        return known
+
+    def _keep(self, known: Known) -> None:
+        with self._lock:
+            # Another thread may have read the same.
+            if known.search.id not in self._known:
+                self._known[known.search.id] = known
+                self._plans += len(known.plans)
+            while self._plans > self._most:
+                self._plans -= len(self._known.popitem(last=False)[1].plans)
