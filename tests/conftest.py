@@ -5,8 +5,13 @@ And the databases that any test may ask for, and which files are begun first.
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
+
+# A worker has a core, so threads of a product of matrices only wait for each other. Said before numpy is loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 pytest_plugins = ["tests.databases"]
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.arrays import Bools, Num
+from costmodel.arrays import Bools, Ints, Num
 from costmodel.calibration.calibration import Calibration
 from costmodel.calibration.fit.tree import Case
 from costmodel.calibration.parameters import Parameters
@@ -57,6 +57,23 @@ class Measured:
 
     def __len__(self) -> int:
         return len(self.cases)
+
+    def take(self, rows: Ints) -> Measured:
+        """The chosen runs, in the order given; one may come several times."""
+        chosen = rows.tolist()
+        return Measured(
+            figure=self.figure,
+            cases=tuple(self.cases[row] for row in chosen),
+            studies=self.studies[rows],
+            groups=self.groups[rows],
+            ids=tuple(self.ids[row] for row in chosen),
+            scenarios=tuple(self.scenarios[row] for row in chosen),
+            logs=self.logs[rows],
+            counted=tuple(self.counted[row] for row in chosen),
+            facts=self.facts.take(rows),
+            table=self.table.take(rows),
+            stages=self.stages.take(rows),
+        )
 
     def predicted(self, values: Mapping[str, Num]) -> Num:
         """What the figures would be by the cost model, as logs, with a value of every parameter for every run."""
