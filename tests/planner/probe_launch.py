@@ -28,6 +28,7 @@ def started(module: str, arguments: Sequence[str], ranks: int) -> Iterator[list[
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,
         )
         for rank in range(ranks)
     ]
@@ -36,7 +37,8 @@ def started(module: str, arguments: Sequence[str], ranks: int) -> Iterator[list[
     finally:
         for process in processes:
             if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
+                # With the ranks that it has forked.
+                os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
 
 

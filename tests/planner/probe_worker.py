@@ -1,14 +1,15 @@
-"""One rank that trains job after job, so that torch is imported once for all of them.
+"""Ranks that train job after job, so that torch is imported once for all of them.
 
-``RANK=.. WORLD_SIZE=.. MASTER_PORT=.. python -m tests.planner.probe_worker FOLDER``: of every ``NAME.job.json`` in the
-folder, by name, the losses go to ``NAME.losses.json``, the metrics to ``NAME/metrics.jsonl``, and of jobs for one
-device the parameters to ``NAME.parameters.json``. What fails is told in ``NAME.failed``.
+``MASTER_PORT=.. python -m tests.planner.probe_worker FOLDER RANKS``: of every ``NAME.job.json`` in the folder, by name,
+the losses go to ``NAME.losses.json``, the metrics to ``NAME/metrics.jsonl``, and of jobs for one device the parameters
+to ``NAME.parameters.json``. What fails is told in ``NAME.failed``.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import traceback
 from datetime import timedelta
@@ -26,8 +27,28 @@ from planner.profiling.probe.trainer.training import train
 _TIMEOUT = timedelta(seconds=60)
 
 
-def main(folder: Path) -> None:
-    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+def main(folder: Path, ranks: int) -> int:
+    """Fork the ranks, which is safe as long as torch has been imported and no more; 0 where all of them got through."""
+    left = set()
+    for rank in range(ranks):
+        process = os.fork()
+        if process == 0:
+            _rank(folder, rank, ranks)
+            os._exit(0)
+        left.add(process)
+    while left:
+        process, status = os.wait()
+        left.remove(process)
+        if status:
+            # The others wait for it.
+            for other in left:
+                os.kill(other, signal.SIGKILL)
+            return 1
+    return 0
+
+
+def _rank(folder: Path, rank: int, ranks: int) -> None:
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), ranks, rank == 0, _TIMEOUT)
     for path in sorted(folder.glob("*.job.json")):
@@ -51,6 +72,7 @@ def main(folder: Path) -> None:
             text = "".join(traceback.format_exc())
             (folder / f"{name}.failed").write_text(f"rank {rank}: {text}")
             sys.stderr.write(f"{name} rank {rank}: {text}\n")
+            sys.stderr.flush()
             os._exit(1)
         if rank == 0:
             (folder / f"{name}.losses.json").write_text(json.dumps(losses))
@@ -66,4 +88,4 @@ def _parameters(job: ProbeJob) -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

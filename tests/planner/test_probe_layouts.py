@@ -36,9 +36,9 @@ def _trained(folder: Path, names: Iterable[str], ranks: int) -> Path:
         (folder / f"{name}.job.json").write_text(job_text(job(**JOBS[name])))
         alone = _alone(name)
         (folder / f"{_of_alone(alone)}.job.json").write_text(job_text(job(**alone)))
-    with started(WORKER, [str(folder)], ranks) as processes:
+    with started(WORKER, [str(folder), str(ranks)], 1) as processes:
         codes, said = ended(processes, _SECONDS)
-    assert codes == [0] * ranks, said[-5000:]
+    assert codes == [0], said[-5000:]
     return folder
 
 
