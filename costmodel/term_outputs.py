@@ -65,6 +65,7 @@ class _TermOutputs(Mapping[str, Num]):
         self._outputs: dict[str, Outputs] = {}
         self._ranks: dict[str, Ranks] = {}
         self._tuples: dict[tuple[str, ...], tuple[Ints, Ints]] = {}
+        self._tuples_of: dict[str, tuple[Ints, Ints]] = {}
 
     def __getitem__(self, name: str) -> Num:
         column = self._columns.get(name)
@@ -73,7 +74,7 @@ class _TermOutputs(Mapping[str, Num]):
             column = self._of(term)[name]
             if not self._row_by_row:
                 first, inverse = self._distinct(term)
-                column = np.broadcast_to(column, first.shape)[inverse]
+                column = (column if column.shape == first.shape else np.broadcast_to(column, first.shape))[inverse]
             self._columns[name] = column
         return column
 
@@ -98,6 +99,12 @@ class _TermOutputs(Mapping[str, Num]):
 
     def _distinct(self, term: Term) -> tuple[Ints, Ints]:
         """The first row of each distinct tuple of the term's axes, and the tuple of every row."""
+        found = self._tuples_of.get(term.name)
+        if found is None:
+            found = self._tuples_of[term.name] = self._distinct_in(term)
+        return found
+
+    def _distinct_in(self, term: Term) -> tuple[Ints, Ints]:
         # A constant column tells no rows apart.
         axes = tuple(axis for axis in term.axes if not is_constant(self._table[axis])) or term.axes[:1]
         if axes not in self._tuples:

@@ -79,8 +79,8 @@ class Option:
         """The usual code of every row."""
         if callable(self.usual):
             return self.usual(columns)
-        shape = np.broadcast_shapes(*(np.shape(column) for column in columns.values()))
-        return np.broadcast_to(np.int64(self.usual), shape)
+        shapes = {np.shape(column) for column in columns.values()}
+        return np.broadcast_to(np.int64(self.usual), shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -110,7 +110,7 @@ def enumerate_below(
             self.solutions: list[tuple[int, ...]] = []
 
         def on_solution_callback(self) -> None:
-            self.solutions.append(tuple(self.value(variable) for variable in self.variables))
+            self.solutions.append(tuple(map(self.Value, self.variables)))
 
     master = _Master(cp_model.CpModel(), request, f, rows, bounds, limits, usable)
     if not master.build():
