@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -307,11 +308,22 @@ def variants(version: str) -> list[Job]:
     return [changed(base, **change) for change in changes]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("release", releases.known("deepspeed", "0.18.2", "0.19.8"))
-def test_deepspeed_takes_every_file(release: str, exported: list[Job]) -> None:
-    """DeepSpeed's own configuration reads the file, and reads what the plan says."""
-    version = release.rpartition(".")[0]
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """What a release was asked, files and splits in one process, as it takes longest to import it; and its answers."""
+
+    jobs: list[Job]
+    cases: list[dict[str, Any]]
+    answers: list[Any]
+    splits: list[Any]
+
+
+SHAPES = [(layers, stages) for layers in (32, 56, 61, 94) for stages in (2, 4, 7, 8)]
+
+
+@pytest.fixture(scope="module", params=releases.known("deepspeed", "0.18.2", "0.19.8"))
+def answered(request: pytest.FixtureRequest, exported: list[Job]) -> Answered:
+    version = request.param.rpartition(".")[0]
     jobs = [job for job in exported if job.plan.framework_version == version]
     assert len(jobs) > 20
     jobs += variants(version)
@@ -325,7 +337,15 @@ def test_deepspeed_takes_every_file(release: str, exported: list[Job]) -> None:
         }
         for job in jobs
     ]
-    for job, case, answer in zip(jobs, cases, releases.ask("deepspeed", release, cases), strict=True):
+    splits = [{"layers": layers, "stages": stages} for layers, stages in SHAPES]
+    answers = releases.ask("deepspeed", request.param, [*cases, *splits])
+    return Answered(jobs=jobs, cases=cases, answers=answers[: len(cases)], splits=answers[len(cases) :])
+
+
+@pytest.mark.slow
+def test_deepspeed_takes_every_file(answered: Answered) -> None:
+    """DeepSpeed's own configuration reads the file, and reads what the plan says."""
+    for job, case, answer in zip(answered.jobs, answered.cases, answered.answers, strict=True):
         plan = job.plan
         assert answer["refused"] is None, (case["text"], answer["refused"])
         assert answer["batch"] == [plan.global_batch_size, plan.micro_batch_size, plan.num_microbatches]
@@ -338,9 +358,6 @@ def test_deepspeed_takes_every_file(release: str, exported: list[Job]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("release", releases.known("deepspeed", "0.18.2", "0.19.8"))
-def test_deepspeed_splits_pipelines_so(release: str) -> None:
+def test_deepspeed_splits_pipelines_so(answered: Answered) -> None:
     """``split`` is what DeepSpeed's own partition of layers and two ends without weight comes to."""
-    shapes = [(layers, stages) for layers in (32, 56, 61, 94) for stages in (2, 4, 7, 8)]
-    answers = releases.ask("deepspeed", release, [{"layers": layers, "stages": stages} for layers, stages in shapes])
-    assert [tuple(answer) for answer in answers] == [split(*shape) for shape in shapes]
+    assert [tuple(answer) for answer in answered.splits] == [split(*shape) for shape in SHAPES]

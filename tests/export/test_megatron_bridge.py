@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -177,15 +178,36 @@ def case_of(job: Job) -> dict[str, Any]:
     }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("release", releases.known("megatron_bridge", "0.3.1"))
-def test_megatron_bridge_takes_every_export(release: str, exported: list[Job]) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """What a release was asked in one process, as it takes longest to import it; and its answers."""
+
+    jobs: list[Job]
+    cases: list[dict[str, Any]]
+    answers: list[Any]
+    of_wrong: list[Any]
+
+
+@pytest.fixture(scope="module", params=releases.known("megatron_bridge", "0.3.1"))
+def answered(request: pytest.FixtureRequest, exported: list[Job]) -> Answered:
     precise = [
         changed(base_job("zero_stage=1", "recompute=none"), precision=name, gradient_dtype="fp32") for name in FP8
     ]
     jobs = [*exported, *precise]
     cases = [case_of(job) for job in jobs]
-    for job, case, answer in zip(jobs, cases, releases.ask("megatron_bridge", release, cases), strict=True):
+    case = case_of(base_job("tp=2", "pp=4", "zero_stage=1"))
+    wrong = [
+        case | {"overrides": [*case["overrides"], "model.no_such_key=1"]},
+        case | {"overrides": [*case["overrides"], "model.recompute_granularity=most"]},
+        case | {"world": 60},
+    ]
+    answers = releases.ask("megatron_bridge", request.param, [*cases, *wrong])
+    return Answered(jobs=jobs, cases=cases, answers=answers[: len(cases)], of_wrong=answers[len(cases) :])
+
+
+@pytest.mark.slow
+def test_megatron_bridge_takes_every_export(answered: Answered) -> None:
+    for job, case, answer in zip(answered.jobs, answered.cases, answered.answers, strict=True):
         plan = job.plan
         assert answer["refused"] is None, (shlex.join(case["overrides"]), answer["refused"])
         assert tuple(map(tuple, answer["chunks"])) == chunks_of_plan(plan)
@@ -196,14 +218,6 @@ def test_megatron_bridge_takes_every_export(release: str, exported: list[Job]) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("release", releases.known("megatron_bridge", "0.3.1"))
-def test_megatron_bridge_refuses_what_is_wrong(release: str) -> None:
-    case = case_of(base_job("tp=2", "pp=4", "zero_stage=1"))
-    wrong = [
-        {"overrides": [*case["overrides"], "model.no_such_key=1"]},
-        {"overrides": [*case["overrides"], "model.recompute_granularity=most"]},
-        {"world": 60},
-    ]
-    assert all(
-        answer["refused"] for answer in releases.ask("megatron_bridge", release, [case | more for more in wrong])
-    )
+def test_megatron_bridge_refuses_what_is_wrong(answered: Answered) -> None:
+    assert len(answered.of_wrong) == 3
+    assert all(answer["refused"] for answer in answered.of_wrong)
