@@ -1,4 +1,5 @@
-"""Pages for people, rendered here: the searches, one search, and the form to ask. Nothing in them needs JavaScript.
+"""Pages for people, rendered here: a package for each of them. Nothing but zooming needs JavaScript.
 
-Every page has a JSON twin, the API's own answer: the same path with ``.json``, or ``Accept: application/json``.
+Every page has a JSON twin: the same path with ``.json``, or ``Accept: application/json``. It is the API's own answer
+where the API has one.
 """

@@ -14,6 +14,7 @@ class Parameters:
     Attributes:
         gemm_efficiency: share of the peak that a large aligned GEMM reaches.
         gemm_k_half, gemm_mn_half: size at which the inner, or the smaller outer, dimension costs half the efficiency.
+        gemm_launch_s: what a GEMM takes before its first operation.
         gemm_alignment, misaligned_factor: a per-device dimension off this multiple runs this many times slower.
         grouped_gemm_factor: slowdown of expert GEMMs against one dense GEMM of the same size.
         attention_efficiency: share of the peak reached by the attention core on the FLOPs of a causal mask.
@@ -28,8 +29,9 @@ class Parameters:
         all_to_all_factor: rate of an all-to-all over that of a ring, on a network.
         collective_ramp: what a collective takes between small and large messages, over the geometric mean of its start
             and its transfer.
-        in_network_gain: all-reduce speed-up where the scale-up switch reduces (NVLS), from in_network_min_ranks
-            ranks upwards; in_network_gain_across: the same where the group leaves the scale-up domain.
+        in_network_gain: all-reduce speed-up where the scale-up switch reduces (NVLS).
+        in_network_gain_across: the same where the group leaves the scale-up domain.
+        in_network_min_ranks: ranks from which on switches reduce.
         scale_up_latency_s, scale_out_latency_s: start of one collective, by the outermost tier it reaches; PCIe
             counts as scale-up.
         scale_up_hop_s, scale_out_hop_s: one step of a ring.

@@ -14,6 +14,7 @@ import pytest
 
 from api.dashboard.fidelity import pictures, runs
 from api.dashboard.fidelity.calibrations import differences
+from api.dashboard.fidelity.meanings import meaning_of
 from api.dashboard.fidelity.quantities import quantity_of
 from api.dashboard.fidelity.residuals import Group, residuals_of
 from api.dashboard.fidelity.routes import router
@@ -21,6 +22,7 @@ from api.dashboard.fidelity.runs import Chosen, Work, view_of
 from api.dashboard.fidelity.working import Workings
 from api.problems import ProblemRaised
 from costmodel.calibration.calibration import Calibration, load_calibration
+from costmodel.calibration.parameters import PARAMETER_NAMES
 from costmodel.runs.carried import default_runs
 from db.records import Measurement
 from planner.stored.questions import new_search
@@ -117,6 +119,13 @@ def test_a_calibration_differs_from_itself_in_nothing() -> None:
     assert differences(load_calibration(), load_calibration())[0] == []
 
 
+def test_every_parameter_says_what_it_means() -> None:
+    told = {name: meaning_of(name) for name in PARAMETER_NAMES}
+    assert [name for name, text in told.items() if not text.endswith(".")] == []
+    assert told["gemm_efficiency"] == "Share of the peak that a large aligned GEMM reaches."
+    assert told["tp_exposed_share"] == told["ep_exposed_share"]
+
+
 def test_of_many_runs_those_farthest_off_are_drawn(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     view = view_of(work, Chosen())
     monkeypatch.setattr(pictures, "MOST_DRAWN", 60)
@@ -173,8 +182,12 @@ def test_own_measurements_stand_beside_their_plans(here: Here) -> None:
         new = replace(new_search(request, None), key=uuid4().hex)
         repos.searches.store_answer(new, result_of(answer | {"plans": [plan]}, now), now)
         repos.measurements.add(measured)
+        on_cpus = {"id": uuid4().hex, "step_time_s": 100.0, "environment": {"backend": "gloo"}}
+        repos.measurements.add(replace(measured, **on_cpus))
     page = here.page("/fidelity")
     assert "2.000 in the median" in page.text
+    assert "Inside the interval 0 of 1" in page.text
+    assert "1, which say nothing of accelerators" in page.text
     assert page.attributes("a", href=f"/plans/{plan['id']}")
 
 

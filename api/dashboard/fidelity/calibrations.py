@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from api.dashboard.fidelity.meanings import meaning_of
 from costmodel.calibration.calibration import Calibration, ParameterRow
 from costmodel.spec.validation import build
 from db import records
@@ -73,10 +74,10 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A parameter: its general row first, then those of narrower cases."""
+    """A parameter with every row of it."""
 
     name: str
-    general: str
+    meaning: str
     values: tuple[Value, ...]
 
 
@@ -88,7 +89,7 @@ def provenance(calibration: Calibration) -> list[Parameter]:
     return [
         Parameter(
             name=name,
-            general=next((_figure(row.value) for row in found if _applies_to(row) == _ANY), ""),
+            meaning=meaning_of(name),
             values=tuple(_value(row) for row in found),
         )
         for name, found in rows.items()
@@ -108,6 +109,11 @@ class Difference:
     def ratio(self) -> float | None:
         """Of the second over the first."""
         return self.against / self.value if self.value and self.against is not None else None
+
+    @property
+    def meaning(self) -> str:
+        """Of the parameter."""
+        return meaning_of(self.name)
 
     @property
     def cells(self) -> tuple[str, str, str]:

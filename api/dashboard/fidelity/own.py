@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
@@ -10,6 +11,7 @@ from api.dashboard.charts.chart import Axis, Chart, Diagonal, Series
 from api.dashboard.words import fine
 from db.records import Measurement, Plan
 from db.repositories import Repositories
+from planner.profiling.probe.facts import CPU_BACKEND, CPU_FAMILY
 from planner.stored.compared import step_time_of
 
 LOOKED_AT = 200
@@ -38,11 +40,13 @@ class Own:
 
     Attributes:
         more: whether there are older ones.
-        ratio, inside: over those with a time; empty without any.
+        on_cpus: how many ran on CPUs in an accelerator's place, which says nothing of it: they are no part of the rest.
+        timed: how many of the others have a time; ``ratio`` and ``inside`` are over these, and empty without any.
     """
 
     looked_at: int
     more: bool
+    on_cpus: int
     timed: int
     ratio: str
     inside: str
@@ -75,30 +79,44 @@ def own_of(repos: Repositories) -> Own:
     found = repos.measurements.list(limit=LOOKED_AT)
     items: list[Measurement] = list(found.items)
     plans = {plan.id: plan for plan in repos.plans.get_many(list({item.plan_id for item in items}))}
+    on_cpus = _on_cpus(repos, items, plans)
     timed = [
         _Timed(measurement=item, plan=plans[item.plan_id], step_time_s=step)
         for item in items
-        if (step := step_time_of(item, plans[item.plan_id].prediction)) is not None
+        if item.id not in on_cpus and (step := step_time_of(item, plans[item.plan_id].prediction)) is not None
     ]
     inside = sum(one.is_inside for one in timed)
     return Own(
         looked_at=len(items),
         more=found.next is not None,
+        on_cpus=len(on_cpus),
         timed=len(timed),
         ratio=f"{median(one.step_time_s / one.predicted_s for one in timed):.3f}" if timed else "",
         inside=f"{inside} of {len(timed)}" if timed else "",
-        rows=[_row(item, plans[item.plan_id]) for item in items[:_LISTED]],
+        rows=[_row(item, plans[item.plan_id], on_cpus=item.id in on_cpus) for item in items[:_LISTED]],
         chart=_chart(timed) if timed else None,
     )
 
 
-def _row(item: Measurement, plan: Plan) -> OwnRow:
+def _on_cpus(repos: Repositories, items: list[Measurement], plans: Mapping[str, Plan]) -> set[str]:
+    """Ids of those that the probe ran on CPUs though their cluster has accelerators."""
+    found = [item for item in items if item.environment.get("backend") == CPU_BACKEND]
+    scenarios = repos.scenarios.get_many({plans[item.plan_id].scenario_id for item in found})
+
+    def family(item: Measurement) -> str:
+        spec = scenarios[plans[item.plan_id].scenario_id].cluster.spec
+        return str(spec["accelerator"]["family"])
+
+    return {item.id for item in found if family(item) != CPU_FAMILY}
+
+
+def _row(item: Measurement, plan: Plan, *, on_cpus: bool) -> OwnRow:
     step = step_time_of(item, plan.prediction)
     predicted = float(plan.prediction["step_time_s"])
     low, high = plan.prediction["step_time_interval_s"]
     return OwnRow(
         plan_id=item.plan_id,
-        status=item.status.replace("_", " "),
+        status=item.status.replace("_", " ") + (", on CPUs" if on_cpus else ""),
         predicted=fine(predicted),
         interval=f"{fine(low)}–{fine(high)}",
         measured="" if step is None else fine(step),

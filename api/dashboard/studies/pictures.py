@@ -7,6 +7,8 @@ from api.dashboard.words import fine
 from api.schemas.answers import Study
 from api.schemas.answers.studies import Trial
 
+# Values of which the largest is so many times the least are told apart on log axes only.
+_FAR_APART = 5.0
 _BLUE, _ORANGE, _GREEN, _RED = 0, 1, 2, 3
 
 
@@ -47,12 +49,14 @@ def against(study: Study) -> Chart | None:
     timed = [trial for trial in study.trials if trial.step_time_s]
     if not timed:
         return None
+    values = [value for trial in timed for value in (trial.step_time_s or 0.0, trial.predicted_step_time_s)]
+    log = max(values) > _FAR_APART * min(values)
     return Chart(
         id="against",
         title="Predicted against measured",
         told=f"Predicted step times of {len(timed)} trials with their intervals, over the measured ones.",
-        x=Axis(title="measured step time", unit="s"),
-        y=Axis(title="predicted step time", unit="s"),
+        x=Axis(title="measured step time", unit="s", log=log),
+        y=Axis(title="predicted step time", unit="s", log=log),
         series=tuple(
             _beside(name, found, hue)
             for name, hue, found in (
