@@ -18,8 +18,8 @@ from pydantic import ValidationError
 from api.auth import Principal, Reader
 from api.dashboard.compare import pictures, tables
 from api.dashboard.compare.sides import Scale, address, scale_of, scaled, sides_of, unlike
-from api.dashboard.compare.why import why
-from api.dashboard.plans.figures import facts, headline, is_of_today
+from api.dashboard.compare.why import Compared, why
+from api.dashboard.plans.figures import facts, headline, is_of_today, mesh
 from api.dashboard.plans.measured import Run, runs_of
 from api.dashboard.plans.stored import StoredPlan, answer_of, priced, stored_plan
 from api.dashboard.rendering import page, twin, wants_json
@@ -135,7 +135,14 @@ def _compared(state: State, principal: Principal, ids: list[str]) -> Response:
         "facts": [("For", headline(stored[0].about, documents[0])), *facts(stored[0])],
         "scale": scale,
         "unlike": unlike(stored),
-        "pairs": why(documents, predictions, of_model, same=answer["same_scenario"]),
+        "pairs": why(
+            [
+                Compared(number=place + 1, plan=documents[place], prediction=predictions[place], priced=of_model[place])
+                for place in range(len(ids))
+            ],
+            same_work=answer["same_scenario"],
+            same_numbers=answer["same_calibration"],
+        ),
         "different": different,
         "same": same,
         "time_rows": tables.time_rows([of["time"] for of in predictions]),
@@ -191,10 +198,5 @@ def _offers(repos: Repositories, first: StoredPlan | None) -> list[Offer]:
         sort = "step_time_s" if first is not None and place < len(filters) - 1 else "-created_at"
         for plan in repos.plans.list(chosen, sort, None, _OFFERED).items:
             if first is None or plan.id != first.id:
-                found.setdefault(plan.id, Offer(plan=plan, mesh=_mesh(plan)))
+                found.setdefault(plan.id, Offer(plan=plan, mesh=mesh(plan.axes)))
     return list(found.values())[:_OFFERED]
-
-
-def _mesh(plan: records.ListedPlan) -> str:
-    axes = ("tp", "cp", "pp", "vpp", "dp", "ep")
-    return ", ".join(f"{axis} {plan.axes[axis]}" for axis in axes if plan.axes[axis] > 1 or axis == "dp")

@@ -45,7 +45,7 @@ class Why:
     Attributes:
         title: which is faster, by how much.
         decides: parts of the step and what else differs, a line each.
-        chosen: what the faster one has chosen otherwise.
+        chosen: what the faster one has chosen otherwise; empty where both are the same plan.
         sure: how sure the order is; empty where that is not known.
         changes: none where the plans are of different scenarios, or one can't be priced any more.
     """
@@ -57,66 +57,73 @@ class Why:
     changes: tuple[Change, ...] = ()
 
 
-def why(
-    plans: Sequence[Json], predictions: Sequence[Json], priced: Sequence[Priced | None], *, same: bool
-) -> list[Why]:
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """One of the plans.
+
+    Attributes:
+        number: how texts call it.
+        prediction: on the scale of them all.
+        priced: as the cost model reads it; None where another cost model or calibration priced some of them.
+    """
+
+    number: int
+    plan: Json
+    prediction: Json
+    priced: Priced | None
+
+    @property
+    def step_time_s(self) -> float:
+        return float(self.prediction["step_time_s"])
+
+    @property
+    def entry(self) -> Json:
+        """As answers hold it."""
+        return {"plan": self.plan, "prediction": self.prediction}
+
+
+def why(plans: Sequence[Compared], *, same_work: bool, same_numbers: bool) -> list[Why]:
     """The fastest plan against each of the others, in their order.
 
     Args:
-        predictions: on one scale.
-        priced: as the cost model reads them, of plans that one cost model and one calibration priced; else None.
-        same: whether they are of one scenario.
+        same_work: whether they are of one scenario.
+        same_numbers: whether one cost model and one calibration priced them all.
     """
-    best = min(range(len(plans)), key=lambda place: predictions[place]["step_time_s"])
-    return [_pair(best, other, plans, predictions, priced, same=same) for other in range(len(plans)) if other != best]
+    best = min(plans, key=lambda plan: plan.step_time_s)
+    return [_pair(best, other, same_work, same_numbers) for other in plans if other is not best]
 
 
-def _pair(
-    best: int,
-    other: int,
-    plans: Sequence[Json],
-    predictions: Sequence[Json],
-    priced: Sequence[Priced | None],
-    *,
-    same: bool,
-) -> Why:
-    faster, slower = (_entry(plans[place], predictions[place]) for place in (best, other))
-    found = beats(faster, slower)
-    mine, theirs = priced[best], priced[other]
+def _pair(best: Compared, other: Compared, same_work: bool, same_numbers: bool) -> Why:
+    found = beats(best.entry, other.entry)
     changes: tuple[Change, ...] = ()
-    if same and mine is not None and theirs is not None:
-        changes = _way(theirs, mine, faster)
+    if same_work and best.priced is not None and other.priced is not None:
+        changes = _way(other.priced, best.priced, best.entry)
+    alike = best.plan == other.plan
     return Why(
-        title=_title(best + 1, other + 1, found["share"]),
+        title=_title(best.number, other.number, found["share"], "" if same_work else " per token"),
         decides=tuple(part.strip() for part in found["parts"].split("; ")),
-        chosen=choices_in_words(axis_differences(slower["plan"], faster["plan"])),
-        sure=_sure(best, other, plans, predictions) if same else "",
+        chosen="" if alike else choices_in_words(axis_differences(other.plan, best.plan)),
+        sure=_sure(best, other) if same_work and same_numbers else "",
         changes=changes,
     )
 
 
-def _entry(plan: Json, prediction: Json) -> Json:
-    return {"plan": plan, "prediction": prediction}
-
-
-def _title(best: int, other: int, share: float) -> str:
+def _title(best: int, other: int, share: float, per: str) -> str:
     if abs(share) < _AS_FAST:
-        return f"Plans {best} and {other} are as fast, to {_AS_FAST:.2%}"
+        return f"Plans {best} and {other} are as fast{per}, to {_AS_FAST:.2%}"
     slower = share / (1.0 - share)
     if slower >= 1.0:
-        return f"Why plan {other} takes {1.0 + slower:.1f} times as long as plan {best}"
-    return f"Why plan {other} is {slower:.1%} slower than plan {best}"
+        return f"Why plan {other} takes {1.0 + slower:.1f} times as long as plan {best}{per}"
+    return f"Why plan {other} is {slower:.1%} slower than plan {best}{per}"
 
 
-def _sure(best: int, other: int, plans: Sequence[Json], predictions: Sequence[Json]) -> str:
+def _sure(best: Compared, other: Compared) -> str:
     """The share of ways in which errors may fall that keep the order; errors that plans share change nothing."""
-    pair = (best, other)
-    times = [predictions[place]["step_time_s"] for place in pair]
-    slowness = plan_errors().slowness(times, [plans[place] for place in pair])
+    slowness = plan_errors().slowness([best.step_time_s, other.step_time_s], [best.plan, other.plan])
     kept = float((slowness[:, 0] <= slowness[:, 1]).mean())
     return (
-        f"As far as predictions of such plans have erred, plan {best + 1} is also the faster one when it runs with a "
-        f"probability of {kept:.0%}."
+        f"As far as predictions of such plans have erred, plan {best.number} is also the faster one when it runs with "
+        f"a probability of {kept:.0%}."
     )
 
 

@@ -39,6 +39,7 @@ _KINDS = {
 }
 _CELL, _GAP, _ACROSS = 8, 2, 8  # pixels of a device, between two, and devices side by side in a node
 _WIDEST = 420
+_MOST_CELLS = 144  # of a domain that is drawn whole; of larger ones (pods) the nodes that hold members are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,7 @@ class Placed:
     """An axis.
 
     Attributes:
-        tone: ``near`` inside a scale-up domain, ``far`` beyond.
+        tone: ``near`` inside a scale-up domain, ``far`` beyond, ``farther`` over the outermost of several networks.
         links: the slowest tier that it crosses, with what a device has of it and reaches, in GB/s.
         exposed_s: seconds of the step that this axis's communication keeps; None where it has no part of its own.
     """
@@ -113,14 +114,13 @@ def _placed(group: PlacedGroup, cluster: ClusterSpec, plan: Plan, time: Mapping[
     axis, what = _WORDS[group.name]
     last: Crossed | None = group.crossed[-1] if group.crossed else None
     tier = cluster.tiers[last.tier] if last is not None else None
-    near = last is not None and last.tier == 0 and cluster.scale_up_devices > 1
     stays = _stays(group, cluster)
     return Placed(
         axis=axis,
         what=what,
         size=_size(group, plan),
         apart="neighbours" if group.stride == 1 else f"every {_ordinal(group.stride)} rank",
-        tone="near" if near else "far",
+        tone=_tone(last, cluster),
         stays=stays,
         links="" if tier is None else _links(tier),
         wire="" if tier is None else f"{tier.effective_bandwidth_bytes_per_s / 1e9:.4g}",
@@ -128,6 +128,13 @@ def _placed(group: PlacedGroup, cluster: ClusterSpec, plan: Plan, time: Mapping[
         exposed_s=time.get(_TIMES.get(group.name, "")),
         picture=_picture(group, cluster, plan, f"{axis} of {group.size} ranks: {stays}"),
     )
+
+
+def _tone(last: Crossed | None, cluster: ClusterSpec) -> str:
+    if last is None or (last.tier == 0 and cluster.scale_up_devices > 1):
+        return "near"
+    networks = [place for place, tier in enumerate(cluster.tiers) if tier.kind not in SCALE_UP_KINDS]
+    return "farther" if len(networks) > 1 and last.tier == networks[-1] else "far"
 
 
 def _size(group: PlacedGroup, plan: Plan) -> str:
@@ -158,7 +165,9 @@ def _stays(group: PlacedGroup, cluster: ClusterSpec) -> str:
     if last.tier < len(cluster.tiers) - 1 and tier.group_devices:
         return f"inside one unit of {number(tier.group_devices)} devices ({tier.name}), on {number(nodes)} nodes"
     domains = len(_units(group, domain)) if domain > node else 0
-    return f"across {number(nodes)} nodes" + (f" of {number(domains)} domains" if domains else "")
+    over = f"{number(nodes)} nodes" + (f" of {number(domains)} domains" if domains else "")
+    # The outermost tier has a name where there is more than one network.
+    return f"across the {tier.name}, {over}" if _tone(last, cluster) == "farther" else f"across {over}"
 
 
 def _units(group: PlacedGroup, size: int) -> list[int]:
@@ -170,10 +179,11 @@ def _picture(group: PlacedGroup, cluster: ClusterSpec, plan: Plan, told: str) ->
     """The first group: its nodes side by side, as many as there is room for, or larger domains with all their nodes."""
     node = min(cluster.devices_per_node, plan.devices_used)
     domain = cluster.scale_up_devices
-    several = domain > cluster.devices_per_node and cluster.tiers[0].kind in SCALE_UP_KINDS
+    size = min(domain, -(-plan.devices_used // node) * node)
+    several = domain > cluster.devices_per_node and cluster.tiers[0].kind in SCALE_UP_KINDS and size <= _MOST_CELLS
     drawn = _Drawn(group, plan, node, cluster.scale_up_devices)
     if several:
-        drawn.domains(min(domain, -(-plan.devices_used // node) * node))
+        drawn.domains(size)
     else:
         drawn.nodes()
     return Picture(

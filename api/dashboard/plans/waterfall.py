@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from api.dashboard.terms import OF_TIME, Kind, time_kind, time_name
+from api.dashboard.terms import OF_TIME, Kind, time_by_kind, time_kind, time_name
 
 # Kinds in the order of the waterfall: what computes first, then what waits.
 _ORDER = {kind: place for place, kind in enumerate(OF_TIME)}
@@ -58,7 +58,4 @@ def decimals(step_time_s: float) -> int:
 
 def by_kind(time: Mapping[str, float], step_time_s: float) -> list[tuple[Kind, float, float]]:
     """Seconds and share of each kind."""
-    found = dict.fromkeys(OF_TIME, 0.0)
-    for term, value in time.items():
-        found[time_kind(term)] += value
-    return [(kind, value, value / step_time_s) for kind, value in found.items() if value]
+    return [(kind, value, value / step_time_s) for kind, value in time_by_kind(time).items()]
