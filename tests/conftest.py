@@ -20,6 +20,9 @@ settings.load_profile("planner")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first, so that no worker is left with one at the end while the others have nothing."""
+    """Files with slow tests first, and the cost model's many short ones last.
+
+    So no worker is left with one that takes long while the others have nothing.
+    """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: (item.path not in slow, "costmodel" in item.path.parts))
