@@ -14,6 +14,8 @@ Json = dict[str, Any]
 
 MOST_POINTS = 256
 NOT_ASKED = "not_asked"
+"""The status of a point whose answer was looked for and is not stored."""
+
 _UNANSWERED = {
     "queued": "it waits for a free slot",
     "running": "it is being searched",
@@ -67,7 +69,7 @@ def point_of(question: Question, answer: Json | InvalidInput | None) -> Json:
     if isinstance(answer, InvalidInput):
         return point | _nothing(REFUSED, answer.field, str(answer))
     if answer is None:
-        return point | _nothing(NOT_ASKED, NOT_ASKED, "nobody asked this yet")
+        return point | _nothing(NOT_ASKED, NOT_ASKED, "nobody asked this of this version of the planner yet")
     if answer.get("state", "done") != "done":
         told = (answer.get("problem") or {}).get("detail") or _UNANSWERED[answer["state"]]
         return point | _nothing(answer["state"], answer["state"], told, answer["id"])
