@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -54,6 +55,12 @@ def environment() -> Environment:
 def html(template: str, **values: Any) -> str:
     """A template with its values."""
     return environment().get_template(template).render(values)
+
+
+def macro(template: str, name: str) -> Callable[..., str]:
+    """A macro of a template; what it returns is HTML that is not escaped again."""
+    found: Callable[..., str] = getattr(environment().get_template(template).module, name)
+    return found
 
 
 def page(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:

@@ -14,7 +14,7 @@ from db.repositories import Repositories
 from planner.profiling.probe.facts import CPU_BACKEND, CPU_FAMILY
 from planner.stored.compared import step_time_of
 
-LOOKED_AT = 200
+LOOKED_AT = 100
 """The newest so many are looked at: each brings its plan with it."""
 _LISTED = 20
 _GIB = 2**30

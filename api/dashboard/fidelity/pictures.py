@@ -9,7 +9,7 @@ from api.dashboard.fidelity.quantities import Quantity
 from api.dashboard.fidelity.runs import View
 from costmodel.fidelity.observed import Floats
 
-MOST_DRAWN = 400
+MOST_DRAWN = 300
 """A browser draws as many at once; more would only lie on each other."""
 _FARTHEST = 40
 _HUES = 7

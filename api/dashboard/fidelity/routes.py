@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
@@ -19,7 +20,7 @@ from api.dashboard.fidelity.quantities import Of, Quantity, quantity_of
 from api.dashboard.fidelity.residuals import residuals_of
 from api.dashboard.fidelity.runs import Chosen, View, Work, view_of
 from api.dashboard.fidelity.working import Workings
-from api.dashboard.rendering import page, twin, wants_json
+from api.dashboard.rendering import macro, page, twin, wants_json
 from api.preferences import wait_of
 from api.problems import ProblemRaised
 from api.routes.catalog import all_calibrations
@@ -132,7 +133,7 @@ def _figures(
         "both": len(shown.rows),
         "drawn": len(pictures.drawn_of(shown)),
         "in_sample": calibrations.calibration_of(first).fitted_to_carried_runs,
-        "scatter": pictures.scatter(view, shown, query.colour),
+        "scatter": _scatter(view, shown, query.colour),
         "residuals": residuals_of(view, shown),
         "study_columns": figures.STUDY_COLUMNS,
         "studies": [(study, _link(query, study.name)) for study in figures.studies(judged)],
@@ -141,6 +142,14 @@ def _figures(
         "share": figures.share,
         "decimal": figures.decimal,
     }
+
+
+# Of all that the page shows this takes longest to write, and it changes with nothing else.
+@lru_cache(maxsize=16)
+def _scatter(view: View, shown: Quantity, colour: str) -> str | None:
+    """The chart as HTML."""
+    chart = pictures.scatter(view, shown, colour)
+    return None if chart is None else macro("chart.html", "draw")(chart)
 
 
 def _json(
