@@ -60,7 +60,7 @@ class Trial:
         place: of the candidate; no other trial of the study has it.
         attempt: how often it was begun, from 1: whoever takes it over from a dead owner begins the next.
         handle: by which its runner finds it again; None before it is started.
-        details: what was expected when it was proposed, and the steps so far.
+        details: what was expected when it was proposed, and where what runs has its files.
     """
 
     study_id: str

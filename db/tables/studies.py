@@ -77,7 +77,7 @@ class TrialRow(Base):
     lease_until: Mapped[datetime | None]
     # By which its runner finds it again: a process, a job.
     handle: Mapped[str | None]
-    # What was expected when it was proposed: gain, chance_to_fit; while it runs the steps so far.
+    # What was expected when it was proposed: gain, chance_to_fit; key and folder of what runs.
     details: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]

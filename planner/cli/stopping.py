@@ -12,12 +12,18 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def told_to_stop(stop: Callable[[], None]) -> Iterator[Callable[[], bool]]:
-    """Calls ``stop`` when a signal comes, instead of dying; gives what says whether one came."""
+    """Calls ``stop`` when a signal comes, instead of dying; gives what says whether one came.
+
+    Raises:
+        KeyboardInterrupt: a second one came: whoever sends it doesn't want to wait for an orderly end.
+    """
     came: list[int] = []
 
     def on_signal(number: int, _: Any) -> None:
         came.append(number)
         stop()
+        if len(came) > 1:
+            raise KeyboardInterrupt
 
     before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
     try:

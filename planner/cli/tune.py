@@ -186,7 +186,9 @@ def _run(store: Store, study: records.Study, settings: StudySettings, runner: Ru
     from planner.studying.folders import trials_folder
     from planner.studying.worker import Worker
 
-    with _bar(study, settings.trials) as heard:
+    with store.reading() as repos:
+        done = sum(trial.state == "done" for trial in repos.studies.trials(study.id))
+    with _bar(study, settings.trials, done) as heard:
         worker = Worker(
             store=store,
             runners={study.runner: runner},
@@ -199,12 +201,14 @@ def _run(store: Store, study: records.Study, settings: StudySettings, runner: Ru
 
 
 @contextmanager
-def _bar(study: records.Study, total: int) -> Iterator[Any]:
+def _bar(study: records.Study, total: int, before: int) -> Iterator[Any]:
     """What the worker tells: a bar on a terminal, lines elsewhere."""
     from planner.cli.progress_bar import progress_bar
 
     terminal = sys.stderr is not None and sys.stderr.isatty()
     with progress_bar("trials", total) as done:
+        for _ in range(before):
+            done()
 
         def heard(_: records.Study, said: str) -> None:
             tell(f"planner: {said}")

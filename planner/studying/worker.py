@@ -174,9 +174,15 @@ class Worker:
     def _safely(self, study: records.Study, trial: records.Trial, runner: Runner) -> None:
         """A trial, whatever happens: what nobody expected is its failure, not the worker's."""
         try:
-            self._trial(study, trial, runner)
+            self._tried(study, trial, runner)
         except StoreUnavailable as error:
             _log.error("trial %d of %s is left to others: %s", trial.number, study.name, error)
+
+    def _tried(self, study: records.Study, trial: records.Trial, runner: Runner) -> None:
+        try:
+            self._trial(study, trial, runner)
+        except StoreUnavailable:
+            raise
         except RunnerAway as error:
             _log.warning("trial %d of %s waits: %s", trial.number, study.name, error)
             self.stopping.wait(_LOOK_S)
@@ -195,17 +201,20 @@ class Worker:
             self._finish(study, trial, None, Measured(status="failed", reason=f"{error}"))
 
     def _ended_unstarted(self, study: records.Study, trial: records.Trial, because: str) -> bool:
-        """End a study whose first trial can't be started, and forget that trial: once mended, its plan runs first.
+        """End a study of which nothing was ever started, and forget the trial: once mended, its plan runs first.
 
         Returns:
             False where others were started: then it is this plan's fault, or passes.
         """
         with self.store.writing() as repos:
-            if trial.attempt > 1 or len(repos.studies.trials(study.id)) > 1:
+            begun = repos.studies.trials(study.id)
+            died = trial.attempt - trial.details.get("released", 0) > 1
+            if died or any(one.handle or one.state == "done" for one in begun):
                 return False
             repos.studies.withdraw(trial)
-            repos.studies.end(study.id, "failed", because, datetime.now(UTC))
-        self.heard(study, f"failed: {because}")
+            ended = repos.studies.end(study.id, "failed", because, datetime.now(UTC))
+        if ended:
+            self.heard(study, f"failed: {because}")
         return True
 
     def _trial(self, study: records.Study, trial: records.Trial, runner: Runner) -> None:

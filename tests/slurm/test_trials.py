@@ -113,3 +113,16 @@ def test_a_worker_that_is_stopped_cancels_and_the_next_runs_it_anew(lab: Lab, st
     (trial,) = check_study(store, study, lab)
     # The exit code of the cancelled job is nobody's result.
     assert (trial.outcome, trial.attempt) == ("ok", 2)
+
+
+def test_a_partition_that_is_not_there_uses_up_no_plan(lab: Lab, store: Store, slurm: Slurm) -> None:
+    study = ready(store, lab, runner="slurm", trials=2)
+    settings = SlurmSettings(at_once=2, gpus=False, options=("--partition=nowhere",))
+    runner = SlurmRunner(settings, Template(argv=tuple(lab.argv())))
+    Worker(store=store, runners={"slurm": runner}, folder=lab.trials).run(study.id)
+    with store.reading() as repos:
+        found = repos.studies.get(study.id)
+    assert found is not None
+    assert (found.state, list(trials_of(store, study))) == ("failed", [])
+    assert "its trials can't be started: sbatch: " in found.ended_because
+    assert "partition" in found.ended_because
