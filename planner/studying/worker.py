@@ -20,20 +20,18 @@ from pathlib import Path
 from uuid import uuid4
 
 from costmodel.errors import PlannerError
-from costmodel.spec.plan import Plan
 from db import records
 from db.errors import StoreUnavailable
 from db.store import Store
-from planner.export.job import Job
 from planner.profiling.measured import Measured
 from planner.profiling.runner import CantStart, Runner, RunnerAway, TrialJob
 from planner.profiling.watching import ABANDONED, watch
 from planner.studying.keeping import LOST, OVER, Kept
-from planner.studying.opening import request_of_study, settings_of
 from planner.studying.preparing import Listener, prepare_in_turn
 from planner.studying.progress import Progress, why_over
 from planner.studying.recording import Ran, check_room, measurement_of
 from planner.studying.telling import begins_in_words
+from planner.studying.trial_jobs import found_again, job_of, task_of
 from planner.tuning.proposals import cannot_win, proposal_of
 
 LEASE_S = 60.0
@@ -224,13 +222,13 @@ class Worker:
             return
         kept = Kept(self, trial)
         with kept:
-            plan, job = self._job(study, trial)
-            found = self._found_again(study, trial, job, runner)
+            plan, job = job_of(self.store, study, trial)
+            found = found_again(self.folder, study, trial, job, runner)
             if found is None:
                 if study.state != "open":
                     self._finish(study, trial, None, Measured(status="stopped", reason=OVER))
                     return
-                task = self._task(study, trial, job, trial.attempt)
+                task = task_of(self.folder, study, trial, job, trial.attempt)
                 self.heard(study, begins_in_words(trial, plan))
                 handle = self._started(task, runner, kept)
             else:
@@ -302,42 +300,6 @@ class Worker:
             details["released"] = details.get("released", 0) + (not died)
             handle = None if forget else now.handle
             repos.studies.release(trial, datetime.now(UTC), handle=handle, details=details)
-
-    def _job(self, study: records.Study, trial: records.Trial) -> tuple[records.Plan, Job]:
-        with self.store.reading() as repos:
-            plan = repos.plans.get(repos.studies.candidates(study.id)[trial.place].plan_id)
-            request = request_of_study(repos, study)
-        assert plan is not None, "foreign keys hold"
-        name = f"{study.name}-{trial.number}"
-        return plan, Job(scenario=request.scenario, plan=Plan.model_validate(plan.plan), name=name, plan_id=plan.id)
-
-    def _found_again(
-        self, study: records.Study, trial: records.Trial, job: Job, runner: Runner
-    ) -> tuple[TrialJob, str] | None:
-        """What a former owner started and still runs, or has ended by itself; what is half dead is cleared away."""
-        # Whoever had it last may have died before it could note what it started.
-        for attempt in range(trial.attempt - 1, 0, -1):
-            task = self._task(study, trial, job, attempt)
-            noted = trial.details.get("key") == task.key
-            handle = trial.handle if noted and trial.handle else runner.find(task)
-            if handle is None:
-                continue
-            state = runner.state(handle, task)
-            if state == "done" or (runner.outlives_worker and state in ("waiting", "running")):
-                return task, handle
-            runner.stop(handle, task)
-        return None
-
-    def _task(self, study: records.Study, trial: records.Trial, job: Job, attempt: int) -> TrialJob:
-        settings = settings_of(study)
-        return TrialJob(
-            key=f"planner-{study.id[:12]}-{trial.number}-{attempt}",
-            job=job,
-            folder=self.folder.resolve() / study.id / f"{trial.number}-{attempt}",
-            steps=settings.steps,
-            warm_up=settings.warm_up,
-            timeout_s=settings.step_timeout_s,
-        )
 
     def _finish(self, study: records.Study, trial: records.Trial, ran: Ran | None, measured: Measured) -> None:
         now = datetime.now(UTC)
