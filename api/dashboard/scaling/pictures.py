@@ -58,14 +58,14 @@ def _cost(points: list[Json]) -> Chart:
     """By the price where there is one, else in hours of devices."""
     priced = all(point["cost_per_1e9_tokens"] is not None for point in points)
     name = "cost_per_1e9_tokens" if priced else "device_hours_per_1e9_tokens"
-    unit = "currency of the price" if priced else "device-hours"
+    unit = "the currency of the price" if priced else "device-hours"
     values = [point[name] for point in points]
     return Chart(
         id="cost",
-        title="Cost of 1e9 tokens",
+        title=f"Cost of 1e9 tokens, in {unit}",
         told=f"Cost of 1e9 tokens in {unit}, from {values[0]:,.1f} to {values[-1]:,.1f}.",
         x=_devices(_counts(points)),
-        y=Axis(title="Cost of 1e9 tokens", unit=unit, from_zero=True),
+        y=Axis(title="Cost" if priced else "Device-hours", from_zero=True),
         height=_LOW,
         series=(
             Series(
@@ -73,7 +73,9 @@ def _cost(points: list[Json]) -> Chart:
                 kind="line",
                 x=_counts(points),
                 y=tuple(values),
-                said=tuple(_said(point, f"{value:,.1f} {unit}") for point, value in zip(points, values, strict=True)),
+                said=tuple(
+                    _said(point, f"{value:,.1f} for 1e9 tokens") for point, value in zip(points, values, strict=True)
+                ),
                 links=_links(points),
                 hue=1,
             ),
@@ -86,10 +88,10 @@ def _tokens(points: list[Json]) -> Chart:
     rates = [point["tokens_per_s"] / point["devices"] for point in points]
     return Chart(
         id="tokens",
-        title="Tokens per second and device",
+        title="Tokens per second and device at hand",
         told=f"Tokens per second and device at hand, from {number(rates[0])} to {number(rates[-1])}.",
         x=_devices(_counts(points)),
-        y=Axis(title="Tokens/s per device at hand", from_zero=True),
+        y=Axis(title="Tokens/s/device", from_zero=True),
         height=_LOW,
         series=(
             Series(
