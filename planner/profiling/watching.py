@@ -107,7 +107,8 @@ def watch(
         if why is not None:
             runner.stop(handle, trial)
             return gathered.measured("stopped", why)
-        if hopeless(gathered.step_times_s):
+        # One that has run all its steps ends by itself, and says more then.
+        if len(gathered.step_times_s) < trial.steps and hopeless(gathered.step_times_s):
             runner.stop(handle, trial)
             return gathered.measured("stopped", f"it can't win after {len(gathered.step_times_s)} steps")
         allowed = trial.timeout_s * (1.0 if seen else _FIRST_STEP_FACTOR)

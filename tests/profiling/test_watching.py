@@ -85,6 +85,9 @@ def test_one_that_cannot_win_and_one_that_is_not_wanted(tmp_path: Path) -> None:
     assert (found.status, found.step_times_s, found.reason) == ("stopped", (2.0,), "it can't win after 1 steps")
     found = run(tmp_path / "unwanted", *steps(9.0), "time.sleep(3600)", stop="its study is over")
     assert (found.status, found.reason) == ("stopped", "its study is over")
+    # With its last step it is as good as over, and its peak comes after that.
+    found = run(tmp_path / "last", *steps(9.0, 2.0), "time.sleep(0.5)", best=1.0, steps=1)
+    assert (found.status, found.step_times_s) == ("ok", (2.0,))
 
 
 class _Away:
