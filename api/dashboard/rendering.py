@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from pydantic import BaseModel, ValidationError
 
 from api.dashboard import words
 from api.dashboard.accept import HTML, JSON, preferred
@@ -16,6 +18,8 @@ from api.dashboard.assets import assets
 from api.dashboard.charts.drawing import drawing_of
 from api.dashboard.charts.parallel import parallel_drawing_of
 from api.dashboard.charts.zoom import figure_of
+
+Query = TypeVar("Query", bound=BaseModel)
 
 # Entries of the bar: address and name.
 _BAR = (
@@ -72,6 +76,19 @@ def twin(response: Response) -> Response:
     """The API's answer at a page's address."""
     response.headers["Vary"] = _VARY
     return response
+
+
+def checked(model: type[Query], request: Request) -> Query:
+    """What the query string says; what a form left empty is not said.
+
+    Raises:
+        RequestValidationError: the model does not know it so.
+    """
+    given = {name: text for name, text in request.query_params.items() if text}
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise RequestValidationError([{**found, "loc": ("query", *found["loc"])} for found in error.errors()]) from None
 
 
 def wants_json(request: Request) -> bool:

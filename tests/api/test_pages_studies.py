@@ -59,6 +59,8 @@ def test_the_twins_are_the_answers_of_the_api(browser: httpx.Client, hand: Hand)
         assert browser.get(f"{path}.json").json() == api
         assert browser.get(path, headers={"Accept": "application/json"}).json() == api
     assert _page(browser, f"/studies/{UNKNOWN_ID}", 404)
+    assert "page" in _page(browser, f"/studies/{hand.id}?page=0", 422).text
+    assert "out of memory" in _page(browser, f"/studies/{hand.id}?page=9").text
 
 
 def test_a_study_that_runs_is_followed_and_can_be_cancelled(browser: httpx.Client, hand: Hand) -> None:
@@ -138,6 +140,15 @@ def test_the_best_so_far_steps_down_and_reasons_come_once(live_on_sqlite: Live) 
     assert [series.x for series in beside.series] == [(1.1, 0.9)]
     assert [(failure.reason, failure.trials) for failure in failures_of(study)] == [("exit code 1", "1, 3")]
     assert [row.options for row in rows_of(study)] == ["", "", "offload: optimizer", ""]
+
+
+def test_of_many_trials_the_newest_are_held_against_predictions(live_on_sqlite: Live) -> None:
+    study = _told([{"outcome": "ok", "step_time_s": 1.0 + number} for number in range(301)], live_on_sqlite.answer)
+    beside = against(study)
+    assert beside is not None
+    assert beside.title == "Predicted against measured, the newest 300 trials"
+    assert beside.series[0].x[0] == 2.0
+    assert beside.x.log
 
 
 def test_before_anything_ran_there_is_no_chart(live_on_sqlite: Live) -> None:

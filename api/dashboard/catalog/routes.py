@@ -6,17 +6,17 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from api.auth import Principal, Reader
 from api.dashboard.catalog import frameworks, machines, models
 from api.dashboard.catalog.entry import Cell, Column, Entry
-from api.dashboard.rendering import page, twin, wants_json
+from api.dashboard.rendering import checked, page, twin, wants_json
 from api.problems import not_found
 from api.routes import catalog
 from api.routes.common import Named
@@ -30,8 +30,6 @@ from costmodel.errors import UnknownName
 
 Json = dict[str, Any]
 Kind = Literal["models", "accelerators", "clusters", "frameworks"]
-
-_Query = TypeVar("_Query", bound=BaseModel)
 
 router = APIRouter(include_in_schema=False)
 
@@ -82,7 +80,7 @@ _LISTINGS: dict[str, _Listing] = {
 @router.get("/catalog")
 def list_page(request: Request, principal: Reader) -> Response:
     """The entries of a kind, by name."""
-    query = _checked(CatalogQuery, request)
+    query = checked(CatalogQuery, request)
     listing = _LISTINGS[query.kind]
     rows = _rows(query.kind, folders.user_dir())
     found = [(name, row) for name, row in rows if not query.q or _holds(name, row, query.q)]
@@ -105,7 +103,7 @@ def entry_page(request: Request, kind: str, name: Named, principal: Reader) -> R
     """One entry with its facts and their source."""
     if kind not in _LISTINGS:
         raise not_found("list in the catalog", kind, list(_LISTINGS))
-    query = _checked(EntryQuery, request)
+    query = checked(EntryQuery, request)
     if query.version is not None and kind != "frameworks":
         said = {"loc": ("query", "version"), "msg": "only frameworks have versions", "type": "value_error"}
         raise RequestValidationError([said])
@@ -175,12 +173,3 @@ def _holds(name: str, row: tuple[Cell, ...], wanted: str) -> bool:
     """Whether every word is in the name or in what its row says."""
     said = " ".join((name, *(cell.text for cell in row))).lower()
     return all(word in said for word in wanted.lower().split())
-
-
-def _checked(model: type[_Query], request: Request) -> _Query:
-    """The query string; what a form left empty is not said."""
-    given = {name: text for name, text in request.query_params.items() if text}
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        raise RequestValidationError([{**found, "loc": ("query", *found["loc"])} for found in error.errors()]) from None

@@ -10,9 +10,8 @@ from urllib.parse import urlencode
 
 import numpy as np
 from fastapi import APIRouter, Header, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from api.auth import Reader
 from api.dashboard.fidelity import calibrations, figures, own, pictures
@@ -20,7 +19,7 @@ from api.dashboard.fidelity.quantities import Of, Quantity, quantity_of
 from api.dashboard.fidelity.residuals import residuals_of
 from api.dashboard.fidelity.runs import Chosen, View, Work, view_of
 from api.dashboard.fidelity.working import Workings
-from api.dashboard.rendering import macro, page, twin, wants_json
+from api.dashboard.rendering import checked, macro, page, twin, wants_json
 from api.preferences import wait_of
 from api.problems import ProblemRaised
 from api.routes.catalog import all_calibrations
@@ -67,7 +66,7 @@ def fidelity_page(
 
     The JSON answers 202 with ``Retry-After`` while it is worked out; ``Prefer: wait=20`` waits so many seconds for it.
     """
-    query = _query(request)
+    query = checked(FidelityQuery, request)
     known = all_calibrations(state)
     current = calibration_id(load_calibration())
     first = _named(known, query.calibration, "calibration") if query.calibration else _of_id(known, current)
@@ -271,12 +270,3 @@ def _apart(second: records.Calibration, first: records.Calibration) -> str:
 
 def _told(record: records.Calibration) -> Json:
     return {name: getattr(record, name) for name in ("id", "name", "retrieved", "source")}
-
-
-def _query(request: Request) -> FidelityQuery:
-    """What the query string says; what a form left empty is not said."""
-    given = {name: text for name, text in request.query_params.items() if text}
-    try:
-        return FidelityQuery.model_validate(given)
-    except ValidationError as error:
-        raise RequestValidationError([{**found, "loc": ("query", *found["loc"])} for found in error.errors()]) from None

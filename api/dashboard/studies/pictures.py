@@ -9,6 +9,7 @@ from api.schemas.answers.studies import Trial
 
 # Values of which the largest is so many times the least are told apart on log axes only.
 _FAR_APART = 5.0
+_MOST_DRAWN = 300  # one beside the other in this picture
 _BLUE, _ORANGE, _GREEN, _RED = 0, 1, 2, 3
 
 
@@ -46,14 +47,16 @@ def course(study: Study) -> Chart | None:
 
 def against(study: Study) -> Chart | None:
     """Predicted against measured; None before a trial was measured."""
-    timed = [trial for trial in study.trials if trial.step_time_s]
-    if not timed:
+    known = [trial for trial in study.trials if trial.step_time_s]
+    if not known:
         return None
+    timed = known[-_MOST_DRAWN:]
+    said = "" if len(timed) == len(known) else f", the newest {len(timed)} trials"
     values = [value for trial in timed for value in (trial.step_time_s or 0.0, trial.predicted_step_time_s)]
     log = max(values) > _FAR_APART * min(values)
     return Chart(
         id="against",
-        title="Predicted against measured",
+        title=f"Predicted against measured{said}",
         told=f"Predicted step times of {len(timed)} trials with their intervals, over the measured ones.",
         x=Axis(title="measured step time", unit="s", log=log),
         y=Axis(title="predicted step time", unit="s", log=log),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse, Response
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.auth import Principal, Reader, Writer
-from api.dashboard.rendering import page, twin, wants_json
+from api.dashboard.rendering import checked, page, twin, wants_json
 from api.dashboard.studies import pictures, trials, verdict
 from api.problems import not_found
 from api.routes import studies
@@ -22,12 +22,22 @@ from db import records
 
 router = APIRouter(include_in_schema=False)
 
+_TRIALS_A_PAGE = 100
+
+
+class StudyQuery(BaseModel):
+    """Which hundred of a study's trials, from 1."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    page: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+
 
 @router.get("/studies.json")
 @router.get("/studies")
 def list_page(request: Request, state: Served, principal: Reader) -> Response:
     """Studies, newest first; filtered and paged by the query string."""
-    query = _list_query(request)
+    query = checked(StudiesQuery, request)
     if wants_json(request):
         return twin(studies.list_studies(request, state, principal, query))
     # Read from the JSON twin, so that the two can't differ; asked without conditions, it always has a body.
@@ -54,6 +64,7 @@ def study_page(request: Request, study_id: str, state: Served, principal: Reader
     """A study as it stands; the page follows it for as long as it runs."""
     if wants_json(request):
         return twin(studies.get_study(request, study_id, state, principal))
+    query = checked(StudyQuery, request)
     study = studies.study_told(state, study_id)
     with state.store.reading() as repos:
         record = repos.studies.get(study_id)
@@ -61,6 +72,9 @@ def study_page(request: Request, study_id: str, state: Served, principal: Reader
     if record is None or scenario is None:
         raise not_found("study", study_id)
     over = verdict.is_over(study)
+    pages = max(1, -(-len(study.trials) // _TRIALS_A_PAGE))
+    # The newest, unless others are asked for.
+    shown = min(query.page or pages, pages)
     return page(
         "study.html",
         study=study,
@@ -72,7 +86,9 @@ def study_page(request: Request, study_id: str, state: Served, principal: Reader
         course=pictures.course(study),
         against=pictures.against(study),
         columns=[name for _, name in trials.axes_of(study)],
-        rows=trials.rows_of(study),
+        rows=trials.rows_of(study)[(shown - 1) * _TRIALS_A_PAGE : shown * _TRIALS_A_PAGE],
+        earlier=f"/studies/{study_id}?page={shown - 1}#trials-title" if shown > 1 else "",
+        later=f"/studies/{study_id}?page={shown + 1}#trials-title" if shown < pages else "",
         failures=trials.failures_of(study),
         pair=verdict.best_two(study),
         now=datetime.now(UTC),
@@ -89,12 +105,3 @@ def cancel(study_id: str, state: Served, principal: Writer) -> Response:
 def _may_cancel(principal: Principal, study: records.Study) -> bool:
     mine = study.created_by in (None, principal.id)
     return "write" in principal.scopes and (mine or "admin" in principal.scopes)
-
-
-def _list_query(request: Request) -> StudiesQuery:
-    """The API's parameters; those that a form left empty are none."""
-    given = {name: text for name, text in request.query_params.items() if text}
-    try:
-        return StudiesQuery.model_validate(given)
-    except ValidationError as error:
-        raise RequestValidationError([{**found, "loc": ("query", *found["loc"])} for found in error.errors()]) from None
