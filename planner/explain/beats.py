@@ -23,6 +23,7 @@ PART_WORDS: Mapping[str, str] = {
 }
 """Parts of a step as people name them; others have their own names."""
 
+_AT_ENDS = ("embedding", "head", "mtp")
 _MOST_GAINS = 3
 _MOST_COSTS = 2
 _LEAST_OF_LARGEST = 0.1
@@ -49,7 +50,8 @@ def beats(better: Json, worse: Json) -> Json:
     told = [_less(part, by[part], theirs["time"].get(part, 0.0)) for part in gains]
     paid = [f"{seconds_in_words(by[part])} more {PART_WORDS.get(part, part)}" for part in costs]
     in_words = _parts(better, worse, told, paid)
-    choices = choices_in_words(axis_differences(worse["plan"], better["plan"]))
+    plans = worse["plan"], better["plan"]
+    choices = choices_in_words(axis_differences(*plans), *plans)
     return {
         "step_time_s": difference,
         "share": -difference / theirs["step_time_s"],
@@ -64,7 +66,9 @@ def _less(part: str, seconds: float, of: float) -> str:
     name = PART_WORDS.get(part, part)
     saved = -seconds / of
     how_much = "no" if saved > 1.0 - _AS_FAST else f"{saved:.1%} less" if saved < 0.1 else f"{saved:.0%} less"
-    return f"{how_much} {name} ({seconds_in_words(-seconds)})"
+    # Parts are those of the slowest stage, which may be another one.
+    where = " on the slowest stage" if how_much == "no" and part in _AT_ENDS else ""
+    return f"{how_much} {name}{where} ({seconds_in_words(-seconds)})"
 
 
 def _verdict(difference: float, step: float) -> str:

@@ -104,15 +104,34 @@ def in_words(
     return f"{choices_in_words(axes)}: {', '.join(parts) or 'about the same time and memory'}"
 
 
-def choices_in_words(axes: list[Json]) -> str:
-    """``pp 8 instead of 4, micro-batch 2 instead of 1``, of differences as ``axis_differences`` gives them."""
-    gone = {other for entry in axes if entry["theirs"] == 1 for other in _NOTHING_WITHOUT.get(entry["axis"], ())}
-    choices = ", ".join(
-        f"{_SHORT.get(entry['axis'], entry['axis'])} {_value(entry['theirs'])} instead of {_value(entry['ours'])}"
-        for entry in axes
-        if entry["axis"] not in gone
-    )
-    return choices or _OTHER_LAYERS
+def choices_in_words(axes: list[Json], ours: Json | None = None, theirs: Json | None = None) -> str:
+    """``pp 8 instead of 4, micro-batch 2 instead of 1``, of differences as ``axis_differences`` gives them.
+
+    Args:
+        ours, theirs: the plans, so that layers that run again are counted where these are not all.
+    """
+
+    def without(side: str) -> set[str]:
+        return {other for entry in axes if entry[side] == 1 for other in _NOTHING_WITHOUT.get(entry["axis"], ())}
+
+    gone, new = without("theirs"), without("ours")
+    choices = []
+    for entry in axes:
+        axis = entry["axis"]
+        if axis not in gone:
+            found = f"{_SHORT.get(axis, axis)} {_value(entry['theirs'])}{_layers_again(axis, theirs)}"
+            before = f" instead of {_value(entry['ours'])}{_layers_again(axis, ours)}"
+            choices.append(found if axis in new else found + before)
+    return ", ".join(choices) or _OTHER_LAYERS
+
+
+def _layers_again(axis: str, plan: Json | None) -> str:
+    """`` (14 of 80 layers)`` of a plan that recomputes some of its layers."""
+    again = plan.get("recomputed_layers_per_stage") if plan is not None and axis == "recompute" else None
+    if plan is None or not again or plan["recompute"] != "full":
+        return ""
+    layers = sum(plan["layers_per_stage"])
+    return f" ({sum(again)} of {layers} layers)" if sum(again) < layers else ""
 
 
 def _value(value: Any) -> str:

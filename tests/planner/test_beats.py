@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from planner.explain.beats import PART_WORDS, beats
+from planner.explain.differences import choices_in_words
 from planner.explain.explanation import answered
 from planner.question import Question
 from planner.resolving import request_of
@@ -53,6 +54,11 @@ def test_a_part_that_is_gone_is_told_as_none(answer: Json) -> None:
     assert "no pipeline bubble (0.30 s)" in beats(better, worse)["told"]
 
 
+def test_an_end_of_the_model_that_another_stage_has_is_not_told_as_none_at_all(answer: Json) -> None:
+    worse, better = entry(answer, mlp=2.0, head=0.3), entry(answer, mlp=2.1)
+    assert "no output head and loss on the slowest stage (0.30 s)" in beats(better, worse)["told"]
+
+
 def test_plans_that_take_as_long_are_called_so(answer: Json) -> None:
     plan = answer["plans"][0]
     found = beats(plan, plan)
@@ -74,3 +80,23 @@ def test_every_word_is_one_of_a_part() -> None:
         for part in plan["prediction"]["time"]
     }
     assert set(PART_WORDS) <= known
+
+
+def test_recompute_of_some_layers_says_of_how_many() -> None:
+    ours = {"recompute": "selective", "recomputed_layers_per_stage": None, "layers_per_stage": [4, 4]}
+    theirs = {"recompute": "full", "recomputed_layers_per_stage": [3, 0], "layers_per_stage": [4, 4]}
+    axes = [{"axis": "recompute", "ours": "selective", "theirs": "full"}]
+    assert choices_in_words(axes, ours, theirs) == "recompute full (3 of 8 layers) instead of selective"
+    every = theirs | {"recomputed_layers_per_stage": [4, 4]}
+    assert choices_in_words(axes, ours, every) == "recompute full instead of selective"
+
+
+def test_what_a_degree_of_one_had_no_choice_of_is_not_set_against_it() -> None:
+    axes = [
+        {"axis": "cp", "ours": 1, "theirs": 2},
+        {"axis": "cp_comm_type", "ours": "p2p", "theirs": "all_gather"},
+        {"axis": "pp", "ours": 8, "theirs": 4},
+        {"axis": "schedule", "ours": "1f1b", "theirs": "interleaved_1f1b"},
+    ]
+    told = "cp 2 instead of 1, cp_comm_type all_gather, pp 4 instead of 8, schedule interleaved_1f1b instead of 1f1b"
+    assert choices_in_words(axes) == told
