@@ -39,16 +39,14 @@ def with_sharded_parameters(
     under, under_back = hiding_cost(forward, o, backward=False), hiding_cost(backward, o, backward=True)
     ahead: dict[str, Parts] = {}
     back: dict[str, Parts] = {}
+    exchanges = {kind: _exchanges(f, o, sharding, *kinds[kind]) for kind in ("dense", "moe", "head")}
+    exchanges["embedding"] = exchanges["head"]
     for kind, (params, experts) in kinds.items():
         going: Parts = getattr(forward, kind)
         returning: Parts = getattr(backward, kind)
         # The embedding's backward pass needs its gradient only, not the table.
         again = never if kind == "embedding" else sharding.gathers_again
-        gather = _exchanged(f, o, "gather", params, experts, sharding.parameter_bytes)
-        gather_again = gather
-        if sharding.second_copy.any():
-            gather_again = _exchanged(f, o, "gather_again", params, experts, sharding.parameter_bytes)
-        reduction = _exchanged(f, o, "reduce", params, experts, sharding.gradient_bytes)
+        gather, gather_again, reduction = exchanges[kind]
         hides, hides_back = total(getattr(under, kind)), total(getattr(under_back, kind))
         ahead[kind] = going | {
             "dp_comm": _exposed(f, sharding, np.where(sharding.gathers_ahead, gather, 0.0), np.zeros(()), hides)
@@ -107,9 +105,20 @@ def hiding_gathers(
     return found[0], found[1]
 
 
+def _exchanges(f: Facts, o: Outputs, sharding: Sharding, params: Num, experts: Num) -> tuple[Num, Num, Num]:
+    """Seconds of gathering a layer, of gathering it once more, and of reducing its gradients."""
+    gather = gather_again = _exchanged(f, o, "gather", params, experts, sharding.parameter_bytes)
+    if sharding.second_copy.any():
+        gather_again = _exchanged(f, o, "gather_again", params, experts, sharding.parameter_bytes)
+    return gather, gather_again, _exchanged(f, o, "reduce", params, experts, sharding.gradient_bytes)
+
+
 def _exchanged(f: Facts, o: Outputs, kind: str, params: Num, experts: Num, wire_bytes: Num) -> Num:
     """Seconds of one exchange of a layer: its dense parameters, and its experts over their own mesh."""
-    return exchanged_s(f, o, kind, params * wire_bytes) + exchanged_s(f, o, f"expert_{kind}", experts * wire_bytes)
+    seconds = exchanged_s(f, o, kind, params * wire_bytes)
+    if not experts.any():
+        return seconds
+    return seconds + exchanged_s(f, o, f"expert_{kind}", experts * wire_bytes)
 
 
 def _exposed(f: Facts, sharding: Sharding, gather: Num, reduction: Num, compute: Num) -> Num:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -19,24 +20,39 @@ Chunks: TypeAlias = tuple[tuple[int, ...], ...]
 LAYOUT_AXES: tuple[str, ...] = ("pp", "vpp", "layout", "schedule")
 
 
-def per_layout(scenario: Scenario, columns: PlanColumns, verdict: Callable[[Chunks | None], bool]) -> Bools:
+def per_layout(
+    scenario: Scenario, columns: PlanColumns, verdict: Callable[..., bool], given: tuple[Hashable, ...] = ()
+) -> Bools:
     """``verdict`` on the chunks of every plan. Pipelines or chunks beyond the layers pass: other rules refuse them.
 
-    The verdict gets None when the layout asks for a negative number of layers.
+    Args:
+        verdict: a function of chunks, or of None when the layout asks for a negative number of layers. What it said is
+            kept, so it is the same object every time, and all that it goes by otherwise is ``given``.
     """
     placement = placements(columns["schedule"])
     pp, vpp, layout, placement = np.broadcast_arrays(columns["pp"], columns["vpp"], columns["layout"], placement)
     if pp.size == 0:
         return np.ones(pp.shape, dtype=np.bool_)
     first, inverse = distinct([column.reshape(-1) for column in (pp, vpp, layout, placement)])
-    verdicts = np.ones(len(first), dtype=np.bool_)
-    for position, index in enumerate(first.tolist()):
-        stages = int(pp.flat[index])
-        chunks = stages * int(vpp.flat[index])
-        if stages <= scenario.model.num_layers and chunks <= max(scenario.model.num_layers + 2, stages):
-            shape = Layout(int(layout.flat[index])), Placement(int(placement.flat[index]))
-            verdicts[position] = verdict(layers_per_chunk(scenario.model.num_layers, stages, chunks // stages, *shape))
+    layers = scenario.model.num_layers
+    shapes = zip(*(column.reshape(-1)[first].tolist() for column in (pp, vpp, layout, placement)), strict=True)
+    verdicts = np.array([_judged(verdict, given, layers, *shape) for shape in shapes], dtype=np.bool_)
     return np.asarray(verdicts[inverse].reshape(pp.shape))
+
+
+@lru_cache(maxsize=65536)
+def _judged(
+    verdict: Callable[..., bool],
+    given: tuple[Hashable, ...],
+    layers: int,
+    pp: int,
+    vpp: int,
+    layout: int,
+    placement: int,
+) -> bool:
+    if pp > layers or pp * vpp > max(layers + 2, pp):
+        return True
+    return bool(verdict(layers_per_chunk(layers, pp, vpp, Layout(layout), Placement(placement)), *given))
 
 
 def chunks_of(scenario: Scenario, row: Row) -> Chunks | None:

@@ -10,7 +10,7 @@ import numpy as np
 from costmodel.arrays import Bools
 from costmodel.rules import shared
 from costmodel.rules.context_parallel import hybrid_heads_divisible, hybrid_kv_heads_divisible, uses_hybrid
-from costmodel.rules.layouts import LAYOUT_AXES, chunks_of, per_layout, visited
+from costmodel.rules.layouts import LAYOUT_AXES, Chunks, chunks_of, per_layout, visited
 from costmodel.rules.rule import PlanColumns, Row, Rule, divisible_rule
 from costmodel.scenario import Scenario
 from costmodel.stages import shortened
@@ -31,7 +31,11 @@ def _uses_ring(columns: PlanColumns) -> Bools:
 
 
 def _equal_chunks(scenario: Scenario, columns: PlanColumns) -> Bools:
-    return per_layout(scenario, columns, lambda chunks: chunks is None or len(set(visited(chunks))) == 1)
+    return per_layout(scenario, columns, _is_even)
+
+
+def _is_even(chunks: Chunks | None) -> bool:
+    return chunks is None or len(set(visited(chunks))) == 1
 
 
 def _equal_chunks_reason(scenario: Scenario, row: Row) -> str:

@@ -21,17 +21,22 @@ def _layers_expressible(scenario: Scenario, columns: PlanColumns) -> Bools:
     framework = scenario.framework
     if framework.has("pipeline_layout") and not scenario.model.num_mtp_layers:
         return np.full(np.shape(columns["pp"]), True)
-    return per_layout(scenario, columns, lambda chunks: chunks is None or _expressible(chunks, framework))
+    features = ("account_for_ends", "uneven_ends", "uneven_ends_interleaved")
+    return per_layout(scenario, columns, _expressible, tuple(framework.has(feature) for feature in features))
 
 
 def _uneven_ends(framework: FrameworkSpec, *, interleaved: bool) -> bool:
     return framework.has("uneven_ends_interleaved" if interleaved else "uneven_ends")
 
 
-def _expressible(chunks: Chunks, framework: FrameworkSpec) -> bool:
+def _expressible(
+    chunks: Chunks | None, account_for_ends: bool, uneven_ends: bool, uneven_ends_interleaved: bool
+) -> bool:
     """Whether Megatron without a layout string has flags for this split: equal chunks, or one of two kinds of ends."""
+    if chunks is None:
+        return True
     counts = visited(chunks)
-    for embedding, loss in ((0, 0), (1, 0), (0, 1), (1, 1)) if framework.has("account_for_ends") else ((0, 0),):
+    for embedding, loss in ((0, 0), (1, 0), (0, 1), (1, 1)) if account_for_ends else ((0, 0),):
         slots = [*counts]
         slots[0] += embedding
         slots[-1] += loss
@@ -39,7 +44,7 @@ def _expressible(chunks: Chunks, framework: FrameworkSpec) -> bool:
             return True
     middle = set(chunks[1:-1])
     stages_are_equal_inside = all(len(set(device)) == 1 and device[0] > 0 for device in chunks)
-    uneven = _uneven_ends(framework, interleaved=len(chunks[0]) > 1)
+    uneven = uneven_ends_interleaved if len(chunks[0]) > 1 else uneven_ends
     return uneven and stages_are_equal_inside and len(middle) <= 1
 
 

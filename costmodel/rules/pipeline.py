@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.arrays import Bools
-from costmodel.rules.layouts import LAYOUT_AXES, chunks_of, per_layout
+from costmodel.rules.layouts import LAYOUT_AXES, Chunks, chunks_of, per_layout
 from costmodel.rules.rule import CATALOG, OWN, PlanColumns, Row, Rule
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import SCHEDULES
@@ -23,7 +23,11 @@ def _within_layers(scenario: Scenario, columns: PlanColumns) -> Bools:
 
 
 def _layout_feasible(scenario: Scenario, columns: PlanColumns) -> Bools:
-    return per_layout(scenario, columns, lambda chunks: chunks is not None)
+    return per_layout(scenario, columns, _is_feasible)
+
+
+def _is_feasible(chunks: Chunks | None) -> bool:
+    return chunks is not None
 
 
 def _layout_reason(scenario: Scenario, row: Row) -> str:
@@ -33,10 +37,11 @@ def _layout_reason(scenario: Scenario, row: Row) -> str:
 
 
 def _every_stage(scenario: Scenario, columns: PlanColumns) -> Bools:
-    stages_hold = per_layout(
-        scenario, columns, lambda chunks: chunks is None or min(sum(device) for device in chunks) >= 1
-    )
-    return np.asarray(stages_hold & _within_layers(scenario, columns))
+    return np.asarray(per_layout(scenario, columns, _every_stage_holds) & _within_layers(scenario, columns))
+
+
+def _every_stage_holds(chunks: Chunks | None) -> bool:
+    return chunks is None or min(sum(device) for device in chunks) >= 1
 
 
 def _every_stage_reason(scenario: Scenario, row: Row) -> str:

@@ -92,20 +92,34 @@ def option_columns(
     request: SearchRequest, columns: Mapping[str, Ints], names: tuple[str, ...] = CHOICE_NAMES
 ) -> dict[str, Ints]:
     """The named options of rows that have ``options`` and whatever the usual ones follow from."""
-    choices = option_choices(request)
+    choices, alike, shape = option_choices(request), _alike(request), _shape(columns)
     found: dict[str, Ints] = {}
     for name in names:
         place = CHOICE_NAMES.index(name)
-        codes = [choice[place] for choice in choices]
-        if set(codes) == {USUAL}:
+        if name in alike:
+            found[name] = np.broadcast_to(np.int64(alike[name]), shape)
+        elif all(choice[place] == USUAL for choice in choices):
             found[name] = usual_codes(request.scenario, columns, (name,))[name]
-        elif len(set(codes)) == 1:
-            found[name] = np.broadcast_to(np.int64(codes[0]), _shape(columns))
         else:
+            codes = [choice[place] for choice in choices]
             own = np.array(codes, dtype=np.int64)[columns["options"]]
             # What the usual one follows from is there only where some plan has it.
             usual = usual_codes(request.scenario, columns, (name,))[name] if USUAL in codes else own
             found[name] = np.asarray(np.where(own == USUAL, usual, own), dtype=np.int64)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _alike(request: SearchRequest) -> Mapping[str, int]:
+    """The options that all plans of the search have alike, whatever else these are, with their codes."""
+    found: dict[str, int] = {}
+    usual = usual_options_in(request.scenario)
+    for place, option in enumerate(CHOICES):
+        codes = {choice[place] for choice in option_choices(request)}
+        if len(codes) == 1 and codes != {USUAL}:
+            found[option.name] = codes.pop()
+        elif codes == {USUAL} and not callable(option.usual):
+            found[option.name] = usual.get(option.name, option.usual)
     return found
 
 

@@ -27,7 +27,7 @@ from planner.search.request import SearchRequest
 from planner.search.space import POLICY_AXES, Columns, legal_zero_stages
 from planner.search.stage_steps import least_step_time, stage_bounds
 
-PAIRS_AT_ONCE = 3000
+PAIRS_AT_ONCE = 1000
 _MESHES_IN_A_BLOCK = 50_000
 _PAIRS_WHEN_LATE = 20_000
 _ROUNDING = 1e-12
@@ -99,6 +99,11 @@ class Part:
     mesh: Ints
     least: Num
     later: float
+
+    def begins_with(self, other: Part) -> bool:
+        """Whether the pairs of another are the first of these."""
+        count = len(other.mesh)
+        return np.array_equal(self.mesh[:count], other.mesh) and np.array_equal(self.policy[:count], other.policy)
 
 
 class Relaxation:

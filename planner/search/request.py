@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import ceil, inf
 from typing import Literal
 
@@ -92,6 +92,17 @@ class SearchRequest:
         # Taken once: what a search works out for its request is kept under it, and asked for thousands of times.
         return hash(tuple(getattr(self, each.name) for each in fields(self)))
 
+    @cached_property
+    def of_any_size(self) -> SearchRequest:
+        """The same question as far as it is about neither devices nor batch: one object for all points of a sweep.
+
+        What follows from model, framework and constraints alone is kept under it.
+        """
+        scenario = self.scenario
+        workload = scenario.workload.model_copy(update={"global_batch_size": 1})
+        without = scenario.model_copy(update={"devices": 1, "workload": workload})
+        return _shared(SearchRequest(scenario=without, constraints=self.constraints, also=self.also))
+
     @property
     def price(self) -> float | None:
         """Price of one device for one hour."""
@@ -108,3 +119,9 @@ class SearchRequest:
             return 1
         # By the digits that were given: 0.55 of 100 devices are 55, though the nearest float lies a little above.
         return max(1, ceil(Fraction(str(self.min_used)) * self.scenario.devices))
+
+
+@lru_cache(maxsize=256)
+def _shared(request: SearchRequest) -> SearchRequest:
+    """The first that was equal to it."""
+    return request

@@ -13,11 +13,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from costmodel.arrays import Num, num
+from costmodel.arrays import Ints, Num, num
 from costmodel.facts import Facts
 from costmodel.spec.plan import SCHEDULES
 from costmodel.table import PlanTable
@@ -85,6 +85,16 @@ class Outcome:
     memory_counted: bool = True
 
 
+class _Bounded(NamedTuple):
+    """The rows of a part with their bounds; ``of_pair`` ascends."""
+
+    part: Part
+    rows: Columns
+    of_pair: Ints
+    least: Num
+    bounds: RowBound
+
+
 class Search:
     """State of one search.
 
@@ -110,6 +120,7 @@ class Search:
         self.usable = float(request.scenario.usable_bytes)
         self.objective: Objective = objective_of(request)
         self.found = Found(request, self.facts, self.objective, self.usable)
+        self._bounded: _Bounded | None = None  # what incumbents were looked for among is listed next
         self.started = time.monotonic()
         self.deadline = self.started + request.max_seconds
 
@@ -198,10 +209,16 @@ class Search:
 
     def _bounded_rows(self, meshes: Columns, part: Part) -> tuple[Columns, Num, RowBound]:
         """Rows of pairs of a policy and a mesh with the least objective of each, and their bounds."""
-        rows, _ = rows_of(self.request, meshes, part.policy, part.mesh)
-        bounds = row_bounds(self.request, self.facts, rows)
-        least = least_step_time(self.request, self.facts, rows, bounds, self.usable)
-        return rows, self.objective.of_rows(least, rows), bounds
+        known = self._bounded if self._bounded is not None and self._bounded.part.begins_with(part) else None
+        if known is None:
+            rows, of_pair = rows_of(self.request, meshes, part.policy, part.mesh)
+            bounds = row_bounds(self.request, self.facts, rows)
+            least = least_step_time(self.request, self.facts, rows, bounds, self.usable)
+            known = _Bounded(part, rows, of_pair, self.objective.of_rows(least, rows), bounds)
+            self._bounded = known
+        some = np.arange(np.searchsorted(known.of_pair, len(part.mesh)))
+        rows = {axis: column[some] for axis, column in known.rows.items()}
+        return rows, known.least[some], known.bounds.take(some)
 
     # -- incumbents ----------------------------------------------------------------------------------------------------
 

@@ -139,9 +139,13 @@ def mesh_candidates(request: SearchRequest) -> Columns:
     return {axis: column[keep] for axis, column in columns.items()}
 
 
-@lru_cache(maxsize=4096)
 def stage_options(request: SearchRequest, pp: int) -> tuple[tuple[int, int, int], ...]:
     """(vpp, layout, schedule) for one pipeline depth: chunk counts that the layers allow, each distinct layout once."""
+    return _stage_options(request.of_any_size, pp)
+
+
+@lru_cache(maxsize=4096)
+def _stage_options(request: SearchRequest, pp: int) -> tuple[tuple[int, int, int], ...]:
     constraints, layers = request.constraints, request.scenario.model.num_layers
     deepest = min(MOST_CHUNKS, max(1, (layers + 2) // pp)) if pp > 1 else 1
     names = request.scenario.framework.schedules
@@ -192,6 +196,7 @@ def legal_zero_stages(request: SearchRequest) -> tuple[int, ...]:
     return tuple(column[legal].tolist()) or stages
 
 
+@lru_cache(maxsize=65536)
 def sharding_options(request: SearchRequest, tp: int, cp: int, dp: int) -> tuple[tuple[int, int, int], ...]:
     """(zero_stage, dp_replicate, dp_shard) for one degree of data parallelism.
 

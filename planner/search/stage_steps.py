@@ -31,9 +31,13 @@ from planner.search.request import SearchRequest
 from planner.search.space import Columns, stage_options
 
 
-@lru_cache(maxsize=4096)
 def stage_bounds(request: SearchRequest, pp: int) -> tuple[StageBound, ...]:
     """The stage options of one pipeline depth with their bounds."""
+    return _stage_bounds(request.of_any_size, pp)
+
+
+@lru_cache(maxsize=4096)
+def _stage_bounds(request: SearchRequest, pp: int) -> tuple[StageBound, ...]:
     pairs = dict.fromkeys((vpp, schedule) for vpp, _, schedule in stage_options(request, pp))
     return tuple(
         StageBound(

@@ -18,7 +18,8 @@ from planner.cli import sweep as sweep_command
 from planner.cli.main import run
 from planner.question import Question
 from planner.sweeping import Sweep
-from tests.searches import suggest
+from tests.scenarios import scenario_of
+from tests.searches import request_of, suggest
 
 MODEL = ("--model", "llama-3.2-1b", "--cluster", "dgx-h100")
 Json = dict[str, Any]
@@ -175,3 +176,11 @@ def test_people_get_a_table_with_a_line_per_point(capsys: pytest.CaptureFixture[
     assert "100.0%" in told.out
     assert "memory, at 8 devices: " in told.out
     assert told.err == ""  # no bar where nobody looks
+
+
+def test_what_neither_devices_nor_batch_change_is_kept_once_for_all_points() -> None:
+    few, many = (request_of(scenario_of("llama-3.2-1b", "dgx-h100", n, 8 * n, 4096)) for n in (8, 64))
+    assert few.of_any_size is many.of_any_size
+    assert few.of_any_size is not request_of(few.scenario, ["pp=2"]).of_any_size
+    longer = scenario_of("llama-3.2-1b", "dgx-h100", 8, 64, 8192)
+    assert few.of_any_size is not request_of(longer).of_any_size
