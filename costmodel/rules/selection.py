@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 
@@ -37,7 +36,6 @@ RULE_SETS: Mapping[str, tuple[Rule, ...]] = {
 }
 
 
-@lru_cache(maxsize=256)
 def rules_for(framework: FrameworkSpec) -> tuple[Rule, ...]:
     """The general rules and those that the framework has at its version, in a fixed order.
 
