@@ -18,6 +18,7 @@ def compare(plans: list[StoredPlan]) -> Comparison:
     return Comparison(
         plans=plans,
         same_scenario=len({plan.scenario_id for plan in plans}) == 1,
+        same_work=len({_work(plan) for plan in plans}) == 1,
         same_calibration=len({(plan.calibration_id, plan.cost_model) for plan in plans}) == 1,
         axes=axes,
         time_s=_terms([plan.prediction.time for plan in plans]),
@@ -26,6 +27,11 @@ def compare(plans: list[StoredPlan]) -> Comparison:
         fastest_by=1.0 - first.step_time_s / second.step_time_s,
         intervals_overlap=first.step_time_interval_s[1] >= second.step_time_interval_s[0],
     )
+
+
+def _work(plan: StoredPlan) -> tuple[str, int, int]:
+    """Of one question, plans may have several batches: where a tolerance of it was given."""
+    return plan.scenario_id, plan.plan.global_batch_size, plan.plan.seq_len
 
 
 def _fullest(stages: list[dict[str, int]]) -> dict[str, float]:

@@ -500,6 +500,7 @@ class Comparison(Told):
 
     plans: tuple[StoredPlan, ...]
     same_scenario: bool
+    same_work: bool | None = None
     same_calibration: bool
     axes: tuple[Difference, ...]
     time_s: tuple[TermDifference, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from planner.explain.differences import axis_differences, choices_in_words, seconds_in_words
@@ -32,12 +32,21 @@ _GIB = 2**30
 _LEAST_BYTES = _GIB // 10
 
 
-def beats(better: Json, worse: Json) -> Json:
+def part_name(part: str) -> str:
+    """A part of the step as people name it."""
+    return PART_WORDS.get(part, part)
+
+
+def beats(better: Json, worse: Json, *, of: str = "", name: Callable[[str], str] = part_name) -> Json:
     """``{step_time_s, share, time, parts, told}`` of two plans of one answer, each with ``plan`` and ``prediction``.
 
     ``step_time_s`` and ``time`` (part: seconds) are those of the better plan less those of the worse; ``share`` is what
     it saves of the worse one's step. Only the parts that decide are there, the gains first; ``parts`` has them in
     words, ``told`` with what is chosen otherwise.
+
+    Args:
+        of: whose seconds they are, for words: ``device``; empty for those of the step.
+        name: of a part, for words.
     """
     ours, theirs = better["prediction"], worse["prediction"]
     parts = dict.fromkeys([*ours["time"], *theirs["time"]])
@@ -47,8 +56,8 @@ def beats(better: Json, worse: Json) -> Json:
     gains = [part for part in order if by[part] < 0.0][:_MOST_GAINS]
     costs = [part for part in reversed(order) if by[part] > 0.0][:_MOST_COSTS]
     difference = ours["step_time_s"] - theirs["step_time_s"]
-    told = [_less(part, by[part], theirs["time"].get(part, 0.0)) for part in gains]
-    paid = [f"{seconds_in_words(by[part])} more {PART_WORDS.get(part, part)}" for part in costs]
+    told = [_less(part, name(part), by[part], theirs["time"].get(part, 0.0), of) for part in gains]
+    paid = [f"{seconds_in_words(by[part], of)} more {name(part)}" for part in costs]
     in_words = _parts(better, worse, told, paid)
     plans = worse["plan"], better["plan"]
     choices = choices_in_words(axis_differences(*plans), *plans)
@@ -57,26 +66,25 @@ def beats(better: Json, worse: Json) -> Json:
         "share": -difference / theirs["step_time_s"],
         "time": {part: by[part] for part in (*gains, *costs)},
         "parts": in_words,
-        "told": f"{_verdict(difference, theirs['step_time_s'])}, with {choices}: {in_words}",
+        "told": f"{_verdict(difference, theirs['step_time_s'], of)}, with {choices}: {in_words}",
     }
 
 
-def _less(part: str, seconds: float, of: float) -> str:
+def _less(part: str, name: str, seconds: float, whole: float, of: str) -> str:
     """``41 % less data-parallel communication (0.21 s)``."""
-    name = PART_WORDS.get(part, part)
-    saved = -seconds / of
+    saved = -seconds / whole
     how_much = "no" if saved > 1.0 - _AS_FAST else f"{saved:.1%} less" if saved < 0.1 else f"{saved:.0%} less"
     # Parts are those of the slowest stage, which may be another one.
     where = " on the slowest stage" if how_much == "no" and part in _AT_ENDS else ""
-    return f"{how_much} {name}{where} ({seconds_in_words(-seconds)})"
+    return f"{how_much} {name}{where} ({seconds_in_words(-seconds, of)})"
 
 
-def _verdict(difference: float, step: float) -> str:
+def _verdict(difference: float, step: float, of: str) -> str:
     """``0.5% faster (19.7 ms)``."""
     if abs(difference) < _AS_FAST * step:
         return f"as fast to {_AS_FAST:.2%}"
     word = "faster" if difference < 0 else "slower"
-    return f"{abs(difference) / step:.1%} {word} ({seconds_in_words(abs(difference))})"
+    return f"{abs(difference) / step:.1%} {word} ({seconds_in_words(abs(difference), of)})"
 
 
 def _parts(better: Json, worse: Json, gains: list[str], costs: list[str]) -> str:

@@ -75,7 +75,9 @@ def memory_difference_bytes(ours: Json, theirs: Json) -> int:
 
 def host_difference_bytes(ours: Json, theirs: Json) -> int:
     """Bytes in the memory of a node that ``theirs`` offloads less those of ``ours``."""
-    return int(theirs["memory"]["host_bytes_per_node"] - ours["memory"]["host_bytes_per_node"])
+    # What was stored before offload was told has nothing in the memory of its hosts.
+    before, after = (prediction["memory"].get("host_bytes_per_node", 0) for prediction in (ours, theirs))
+    return int(after - before)
 
 
 def in_unit(kind: ObjectiveKind, difference: float) -> str:
@@ -140,6 +142,7 @@ def _value(value: Any) -> str:
     return "/".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 
-def seconds_in_words(seconds: float) -> str:
-    """``0.21 s``, ``19.7 ms``."""
-    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.1f} ms"
+def seconds_in_words(seconds: float, of: str = "") -> str:
+    """``0.21 s``, ``19.7 ms``; of a device, ``0.21 device s``."""
+    whose = f"{of} " if of else ""
+    return f"{seconds:.2f} {whose}s" if seconds >= 0.1 else f"{seconds * 1000:.1f} {whose}ms"

@@ -32,8 +32,9 @@ class Need:
         return cls(
             device_bytes=memory["peak_bytes"],
             usable_bytes=memory["usable_bytes"],
-            host_bytes=memory["host_bytes_per_node"],
-            host_memory_bytes=memory["host_memory_bytes_per_node"],
+            # Answers of earlier versions don't say what lies with the hosts.
+            host_bytes=memory.get("host_bytes_per_node", 0),
+            host_memory_bytes=memory.get("host_memory_bytes_per_node"),
         )
 
     @property

@@ -9,7 +9,7 @@ from db.repositories import Repositories
 from planner.check.complete import Completion
 from planner.export.job import Job
 from planner.launching import legal_job
-from planner.stored.records import scenario_of_records
+from planner.stored.records import scenario_of_plan
 
 
 def stored_job(repos: Repositories, plan_id: str, **more: Any) -> Job | None:
@@ -21,4 +21,4 @@ def stored_job(repos: Repositories, plan_id: str, **more: Any) -> Job | None:
     assert scenario is not None, "foreign keys hold"
     assert calibration is not None, "foreign keys hold"
     completion = Completion(plan=Plan.model_validate(found.plan), derived=(), has_layers=True, normalised=())
-    return legal_job(scenario_of_records(scenario, calibration), completion, plan_id=plan_id, **more)
+    return legal_job(scenario_of_plan(scenario, calibration, found.plan), completion, plan_id=plan_id, **more)

@@ -16,7 +16,7 @@ from costmodel.spec.plan import Plan
 from db import records
 from db.repositories import Repositories
 from planner.profiling.probe.facts import CPU_BACKEND, CPU_FAMILY
-from planner.stored.records import scenario_of_records
+from planner.stored.records import scenario_of_plan
 
 _GIB = 2**30
 _PAGE = 200
@@ -59,11 +59,11 @@ def stored_runs(repos: Repositories) -> StoredRuns:
     left_out: dict[str, list[str]] = {}
     count = 0
     cases: dict[str, Case] = {}
-    scenarios: dict[tuple[str, str], Scenario] = {}
+    scenarios: dict[tuple[str, str, int], Scenario] = {}
     for count, measured in enumerate(_measurements(repos), 1):  # noqa: B007
         plan = repos.plans.get(measured.plan_id)
         assert plan is not None, "foreign keys hold"
-        about = plan.scenario_id, plan.calibration_id
+        about = plan.scenario_id, plan.calibration_id, plan.plan["global_batch_size"]
         if about not in scenarios:
             scenarios[about] = _scenario(repos, plan)
         scenario, on_cpus = scenarios[about], measured.environment.get("backend") == CPU_BACKEND
@@ -103,7 +103,7 @@ def _scenario(repos: Repositories, plan: records.Plan) -> Scenario:
     scenario, calibration = repos.scenarios.get(plan.scenario_id), repos.calibrations.get(plan.calibration_id)
     assert scenario is not None, "foreign keys hold"
     assert calibration is not None, "foreign keys hold"
-    return scenario_of_records(scenario, calibration)
+    return scenario_of_plan(scenario, calibration, plan.plan)
 
 
 def _run(measured: records.Measurement, scenario: Scenario, plan: Plan, *, on_cpus: bool) -> Run:
@@ -151,7 +151,7 @@ def _case(run: Run, scenario: Scenario, plan: Plan, scenario_id: str) -> Case | 
     return Case(
         run=run,
         scenario=scenario.model_copy(update={"sequence_parallel": cut}),
-        key=("stored", scenario_id, cut),
+        key=("stored", scenario_id, plan.global_batch_size, cut),
         rows=(encode(scenario, plan, layout),),
         notes=(),
     )

@@ -84,6 +84,16 @@ def scenario_of_records(given: records.Scenario, calibration: records.Calibratio
     return Scenario.model_validate({**given.spec, **parts})
 
 
+def scenario_of_plan(given: records.Scenario, calibration: records.Calibration, plan: Json) -> Scenario:
+    """The scenario that a stored plan works under.
+
+    That is the one it was asked under, but for its batch: where a tolerance was given, a plan may have another one.
+    """
+    asked = scenario_of_records(given, calibration)
+    own = {field: plan[field] for field in ("global_batch_size", "seq_len")}
+    return asked.model_copy(update={"workload": asked.workload.model_copy(update=own)})
+
+
 def plan_record(
     plan_id: str, scenario: str, calibration: str, version: str, plan: Json, prediction: Json, now: datetime
 ) -> records.Plan:

@@ -13,6 +13,7 @@ from api.dashboard.compare import routes as compare
 from api.dashboard.plans import routes as plans
 from api.routes import plans as api_plans
 from db.records import Measurement
+from planner.answering.whole_answer import whole_answer
 from tests.api.pages import Page, Site, small_answer, small_request
 from tests.api.pages_here import Here, pages_here
 
@@ -29,8 +30,9 @@ def plans_here(folder: Path) -> Iterator[Here]:
 def stored_plans(here: Here, **how: Any) -> tuple[str, list[Json]]:
     """The id of a search and its plans, the best first; ``how`` as of ``small_request``."""
     request = small_request(**how)
+    answer = whole_answer(request) if request.batch_tolerance else small_answer(request)
     site = Site(server=cast(Any, None), store=here.store, first=Page(source=""))
-    search = site.store_answer(request, small_answer(request))
+    search = site.store_answer(request, answer)
     with here.store.reading() as repos:
         found = repos.plans.of_search(search)
     return search, [{"id": plan.id, "plan": plan.plan, "prediction": plan.prediction} for plan in found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -77,6 +78,21 @@ def test_plans_for_other_work_are_compared_per_token(here: Here, plans: list[Jso
     plan, prediction = longer["plan"], longer["prediction"]
     device_s = prediction["step_time_s"] * plan["devices_used"] * 1e6 / (16 * 8192)
     assert f"{device_s:.3f}" in page.text
+    assert "in seconds of one device for a million tokens" in page.text
+    assert re.search(r"\d device m?s\b", page.text)
+
+
+def test_two_that_do_the_same_are_held_against_each_other_by_the_step_whatever_a_third_does(
+    here: Here, plans: list[Json]
+) -> None:
+    (longer, *_) = stored_plans(here, seq_len=8192, global_batch_size=16, top=1)[1]
+    alone = here.page(_address(*plans[:2]))
+    (title,) = re.findall(r'<h2 id="why-1">(.*?)</h2>', alone.source)
+    among = here.page(_address(*plans[:2], longer))
+    assert title in among.source
+    told = alone.source.partition(title)[2].partition("<ul>")[2].partition("</ul>")[0]
+    assert told in among.source
+    assert "mlp" not in told
 
 
 def test_measured_times_in_another_order_are_told(here: Here, plans: list[Json]) -> None:

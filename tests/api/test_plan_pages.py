@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from api.schemas.answers import PlanFields
 from tests.api.pages import Page
 from tests.api.pages_here import Here
 from tests.api.plans_here import measure, plans_here, stored_plans
@@ -60,7 +61,9 @@ def test_a_plan_of_an_earlier_version_lacks_what_was_not_told_then(here: Here, p
     memory = {name: today.prediction["memory"][name] for name in ("peak_bytes", "usable_bytes", "stages")}
     kept = ("step_time_s", "step_time_interval_s", "tokens_per_s_per_device", "mfu", "hfu", "time", "provenance")
     prediction = {name: today.prediction[name] for name in kept} | {"memory": memory}
-    old = replace(today, id="a" * 32, cost_model_version="0.0.1+00000000", prediction=prediction)
+    later = {name for name, field in PlanFields.model_fields.items() if not field.is_required()}
+    fields = {name: value for name, value in today.plan.items() if name not in later}
+    old = replace(today, id="a" * 32, cost_model_version="0.0.1+00000000", plan=fields, prediction=prediction)
     with stored.writing() as repos:
         repos.plans.put([old])
     page = here.page(f"/plans/{old.id}?timeline=0-100")
@@ -68,6 +71,39 @@ def test_a_plan_of_an_earlier_version_lacks_what_was_not_told_then(here: Here, p
     assert "as others count it" not in page.text
     compared = here.page(f"/compare?plan={old.id}&plan={plans[1]['id']}")
     assert "The plans were not priced by the same numbers" in compared.text
+    assert "one change after the other" not in compared.text
+    # Today's figures of what was stored before the memory of hosts was told.
+    new = replace(old, id="b" * 32, cost_model_version=today.cost_model_version)
+    with stored.writing() as repos:
+        repos.plans.put([new])
+    assert "Why plan" in here.page(f"/compare?plan={new.id}&plan={plans[1]['id']}").text
+
+
+def test_a_plan_of_another_batch_is_of_that_batch_everywhere(here: Here) -> None:
+    """As where a tolerance of the batch was given: 9 sequences were asked for, and 8 devices divide 8."""
+    (asked,) = stored_plans(here, global_batch_size=9, min_used=0.1, top=1)[1]
+    own = next(
+        plan
+        for plan in stored_plans(here, global_batch_size=9, batch_tolerance=0.2, top=3)[1]
+        if plan["plan"]["global_batch_size"] != 9
+    )
+    size = own["plan"]["global_batch_size"]
+    page = here.page(f"/plans/{own['id']}?timeline=0-100&target=megatron-lm")
+    assert f"{size} sequences of 4,096 tokens (9 were asked for)" in page.text
+    assert f"--global-batch-size {size}" in page.text
+    assert here.fetch(f"/plans/{own['id']}/files/trace/trace.json").status_code == 200
+    launched = here.fetch(f"/v1/plans/{own['id']}/launch?target=megatron-lm").json()
+    assert f"--global-batch-size {size}" in json.dumps(launched)
+    address = f"compare?plan={asked['id']}&plan={own['id']}"
+    twin = here.json(f"/v1/plans/{address}")
+    assert (twin["same_scenario"], twin["same_work"]) == (True, False)
+    compared = here.page(f"/{address}")
+    assert "The plans are not for the same work" in compared.text
+    assert "batch, sequences" in compared.text
+    assert (
+        f"a batch of {size} instead of 9 sequences" in compared.text
+        or f"a batch of 9 instead of {size}" in compared.text
+    )
     assert "one change after the other" not in compared.text
 
 

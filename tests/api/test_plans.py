@@ -57,7 +57,7 @@ def test_plans_of_different_work_are_not_of_the_same_scenario(client: httpx.Clie
 
     found = client.get("/v1/plans/compare", params={"plan": [answer["plans"][0]["id"], other]}).json()
 
-    assert found["same_scenario"] is False
+    assert (found["same_scenario"], found["same_work"]) == (False, False)
     assert "global_batch_size" in [difference["field"] for difference in found["axes"]]
 
 

@@ -26,7 +26,6 @@ from api.dashboard.rendering import page, twin, wants_json
 from api.problems import ProblemRaised, not_found
 from api.routes import plans
 from api.routes.common import Served
-from api.schemas.answers import PlanFields
 from api.schemas.queries import CompareQuery
 from api.state import State
 from db import records
@@ -121,27 +120,22 @@ def _compared(state: State, principal: Principal, ids: list[str]) -> Response:
     answer: Json = json.loads(bytes(plans.compare_plans(nobody, state, principal, CompareQuery(plan=ids)).body))
     with state.store.reading() as repos:
         stored = [stored_plan(repos, document) for document in answer["plans"]]
-        able = answer["same_calibration"] and is_of_today(stored[0])
-        of_model = [priced(repos, plan) if able else None for plan in stored]
+        of_model = [priced(repos, plan) if is_of_today(plan) else None for plan in stored]
         runs = [runs_of(repos, plan.id, plan.prediction, _RUNS) for plan in stored]
     scale = scale_of(stored)
     predictions = [scaled(plan.prediction, factor) for plan, factor in zip(stored, scale.factors, strict=True)]
-    # What an earlier version did not store has the value that it had then.
-    documents = [PlanFields.model_validate(plan.plan).model_dump(mode="json") for plan in stored]
-    different, same = tables.choices(documents)
+    different, same = tables.choices([plan.plan for plan in stored])
     shown: Json = {
         "answer": answer,
         "sides": sides_of(stored, predictions),
-        "facts": [("For", headline(stored[0].about, documents[0])), *facts(stored[0])],
+        "facts": [("For", headline(stored[0].about, stored[0].plan)), *facts(stored[0])],
         "scale": scale,
         "unlike": unlike(stored),
         "pairs": why(
             [
-                Compared(number=place + 1, plan=documents[place], prediction=predictions[place], priced=of_model[place])
-                for place in range(len(ids))
-            ],
-            same_work=answer["same_scenario"],
-            same_numbers=answer["same_calibration"],
+                Compared(number=number, stored=plan, priced=of)
+                for number, (plan, of) in enumerate(zip(stored, of_model, strict=True), start=1)
+            ]
         ),
         "different": different,
         "same": same,

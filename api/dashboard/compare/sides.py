@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,12 +22,18 @@ class Scale:
     """What times are counted in.
 
     Attributes:
-        factors: by which each plan's seconds are multiplied.
+        factors: by which each plan's seconds are multiplied; empty for a scale of no plans in particular.
     """
 
     unit: str
     meaning: str
-    factors: tuple[float, ...]
+    factors: tuple[float, ...] = ()
+
+
+SECONDS = Scale(unit="s", meaning="seconds of a step")
+"""For plans that do the same step."""
+PER_TOKEN = Scale(unit="device s", meaning="seconds of one device for a million tokens")
+"""For plans that don't."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +43,7 @@ class Side:
     Attributes:
         number: its place, from 1; how texts call it.
         apart: what it takes against the first plan, in per cent of that.
-        without, first, earlier: addresses of the page without it, with it as the first, and one place to the front.
+        without, first: addresses of the page without it, and with it as the first.
     """
 
     number: int
@@ -62,12 +68,14 @@ def address(ids: Sequence[str]) -> str:
 
 def scale_of(plans: Sequence[StoredPlan]) -> Scale:
     """Seconds of the step, where all plans do the same step; else what a million tokens take of one device."""
-    if len({plan.document["scenario_id"] for plan in plans}) == 1:
-        return Scale(unit="s", meaning="seconds of a step", factors=(1.0,) * len(plans))
-    factors = tuple(
-        plan.plan["devices_used"] * _TOKENS / (plan.about.global_batch_size * plan.about.seq_len) for plan in plans
-    )
-    return Scale(unit="device s", meaning="seconds of one device for a million tokens", factors=factors)
+    if len({plan.work for plan in plans}) == 1:
+        return replace(SECONDS, factors=(1.0,) * len(plans))
+    return replace(PER_TOKEN, factors=tuple(map(per_token, plans)))
+
+
+def per_token(plan: StoredPlan) -> float:
+    """What a second of its step is for ``PER_TOKEN``."""
+    return float(plan.plan["devices_used"] * _TOKENS / plan.tokens)
 
 
 def scaled(prediction: Json, factor: float) -> Json:
@@ -110,8 +118,8 @@ def unlike(plans: Sequence[StoredPlan]) -> list[tuple[str, list[str]]]:
         ("cluster", [plan.about.cluster.name for plan in plans]),
         ("accelerator", [plan.about.cluster.accelerator for plan in plans]),
         ("devices", [number(plan.about.devices) for plan in plans]),
-        ("batch, sequences", [number(plan.about.global_batch_size) for plan in plans]),
-        ("sequence, tokens", [number(plan.about.seq_len) for plan in plans]),
+        ("batch, sequences", [number(plan.plan["global_batch_size"]) for plan in plans]),
+        ("sequence, tokens", [number(plan.plan["seq_len"]) for plan in plans]),
         ("precision", [plan.about.precision for plan in plans]),
         ("optimizer", [plan.about.optimizer for plan in plans]),
         ("framework", [f"{plan.about.framework} {plan.about.framework_version}" for plan in plans]),

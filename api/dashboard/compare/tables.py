@@ -14,10 +14,11 @@ from costmodel.stages import shortened
 Json = dict[str, Any]
 
 _WORDS = {"micro_batch_size": "micro-batch", "num_microbatches": "micro-batches", "zero_stage": "ZeRO stage"}
-_LONG = ("layers_per_stage", "recomputed_layers_per_stage")
+_AGAIN = "recomputed_layers_per_stage"
+_LONG = ("layers_per_stage", _AGAIN)
 _LAST = (*_LONG, "layers_per_chunk")
-# What the scenario says: told apart from what the plans choose.
-_GIVEN = frozenset({"global_batch_size", "seq_len", "precision", "optimizer", "framework", "framework_version"})
+# What the scenario says: told apart from what the plans choose, which may be a batch where it had a tolerance.
+_GIVEN = frozenset({"seq_len", "precision", "optimizer", "framework", "framework_version"})
 _MOST_LETTERS = 80
 _LEAST_SHARE = 5e-4  # of the largest: below, a term is nowhere to be seen
 
@@ -114,13 +115,23 @@ def choices(plans: Sequence[Json]) -> tuple[list[Choice], list[Choice]]:
         values = [plan.get(field) for plan in plans]
         if all(value is None for value in values):
             continue
-        told = tuple((_told(field, value), value != values[0]) for value in values)
+        texts = [_again(plan) if field == _AGAIN else _told(field, plan.get(field)) for plan in plans]
+        if field == _AGAIN:
+            values = list(texts)
+        told = tuple((text, value != values[0]) for text, value in zip(texts, values, strict=True))
         choice = Choice(name=_WORDS.get(field, field), values=told)
         if not any(differs for _, differs in told):
             same.append(choice)
         elif field not in _GIVEN:
             different.append(choice)
     return different, same
+
+
+def _again(plan: Json) -> str:
+    """Layers that run again: of full recompute their number by stage, of selective recompute modules of every layer."""
+    if plan["recompute"] == "full":
+        return shortened(plan[_AGAIN])
+    return "modules of every layer" if plan["recompute"] == "selective" else "none"
 
 
 def _told(field: str, value: Any) -> str:

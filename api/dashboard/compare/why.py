@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from api.dashboard.plans.stored import Priced
+from api.dashboard.compare.sides import PER_TOKEN, per_token, scaled
+from api.dashboard.plans.stored import Priced, StoredPlan
 from api.dashboard.terms import GIB, time_name
 from costmodel.errors import InvalidInput
 from costmodel.facts import Facts
@@ -47,13 +48,15 @@ class Why:
         decides: parts of the step and what else differs, a line each.
         chosen: what the faster one has chosen otherwise; empty where both are the same plan.
         sure: how sure the order is; empty where that is not known.
-        changes: none where the plans are of different scenarios, or one can't be priced any more.
+        meaning: of the seconds in ``decides``; empty for those of a step.
+        changes: none where the plans do different work, or one can't be priced any more.
     """
 
     title: str
     decides: tuple[str, ...]
     chosen: str
-    sure: str
+    sure: str = ""
+    meaning: str = ""
     changes: tuple[Change, ...] = ()
 
 
@@ -63,49 +66,81 @@ class Compared:
 
     Attributes:
         number: how texts call it.
-        prediction: on the scale of them all.
-        priced: as the cost model reads it; None where another cost model or calibration priced some of them.
+        priced: as the cost model reads it; None where it is not today's that priced the plan.
     """
 
     number: int
-    plan: Json
-    prediction: Json
+    stored: StoredPlan
     priced: Priced | None
 
     @property
     def step_time_s(self) -> float:
-        return float(self.prediction["step_time_s"])
+        return float(self.stored.prediction["step_time_s"])
 
     @property
     def entry(self) -> Json:
         """As answers hold it."""
-        return {"plan": self.plan, "prediction": self.prediction}
+        return {"plan": self.stored.plan, "prediction": self.stored.prediction}
+
+    @property
+    def entry_per_token(self) -> Json:
+        """The same on the scale of plans that do different work."""
+        return self.entry | {"prediction": scaled(self.stored.prediction, per_token(self.stored))}
+
+    @property
+    def per_token_s(self) -> float:
+        return self.step_time_s * per_token(self.stored)
+
+    @property
+    def numbers(self) -> tuple[str, str]:
+        """What priced it."""
+        return self.stored.document["calibration_id"], self.stored.document["cost_model"]
 
 
-def why(plans: Sequence[Compared], *, same_work: bool, same_numbers: bool) -> list[Why]:
-    """The fastest plan against each of the others, in their order.
+def why(plans: Sequence[Compared]) -> list[Why]:
+    """The best plan against each of the others, in their order; by the step where all do the same, else by the token.
 
-    Args:
-        same_work: whether they are of one scenario.
-        same_numbers: whether one cost model and one calibration priced them all.
+    Two that do the same step are held against each other by that, whatever the others do.
     """
-    best = min(plans, key=lambda plan: plan.step_time_s)
-    return [_pair(best, other, same_work, same_numbers) for other in plans if other is not best]
+    alike = len({plan.stored.work for plan in plans}) == 1
+    best = min(plans, key=lambda plan: plan.step_time_s if alike else plan.per_token_s)
+    return [_pair(best, other) for other in plans if other is not best]
 
 
-def _pair(best: Compared, other: Compared, same_work: bool, same_numbers: bool) -> Why:
-    found = beats(best.entry, other.entry)
+def _pair(best: Compared, other: Compared) -> Why:
+    if best.stored.work != other.stored.work:
+        found = beats(best.entry_per_token, other.entry_per_token, of="device", name=time_name)
+        return _why(best, other, found, meaning=PER_TOKEN.meaning)
+    if other.step_time_s < best.step_time_s:
+        best, other = other, best
+    same_numbers = best.numbers == other.numbers
     changes: tuple[Change, ...] = ()
-    if same_work and best.priced is not None and other.priced is not None:
+    if same_numbers and best.priced is not None and other.priced is not None:
         changes = _way(other.priced, best.priced, best.entry)
-    alike = best.plan == other.plan
+    found = beats(best.entry, other.entry, name=time_name)
+    return _why(best, other, found, sure=_sure(best, other) if same_numbers else "", changes=changes)
+
+
+def _why(best: Compared, other: Compared, found: Json, **more: Any) -> Why:
+    ours, theirs = best.stored.plan, other.stored.plan
     return Why(
-        title=_title(best.number, other.number, found["share"], "" if same_work else " per token"),
+        title=_title(best.number, other.number, found["share"], " per token" if more.get("meaning") else ""),
         decides=tuple(part.strip() for part in found["parts"].split("; ")),
-        chosen="" if alike else choices_in_words(axis_differences(other.plan, best.plan)),
-        sure=_sure(best, other) if same_work and same_numbers else "",
-        changes=changes,
+        chosen=_chosen(ours, theirs),
+        **more,
     )
+
+
+def _chosen(ours: Json, theirs: Json) -> str:
+    """What a plan has otherwise than another; empty where they are the same."""
+    if ours == theirs:
+        return ""
+    size, other = ours["global_batch_size"], theirs["global_batch_size"]
+    batch = [] if size == other else [f"a batch of {size:,} instead of {other:,} sequences"]
+    axes = axis_differences(theirs, ours)
+    if not axes and batch and ours["layers_per_stage"] == theirs["layers_per_stage"]:
+        return batch[0]
+    return ", ".join([*batch, choices_in_words(axes, theirs, ours)])
 
 
 def _title(best: int, other: int, share: float, per: str) -> str:
@@ -119,7 +154,7 @@ def _title(best: int, other: int, share: float, per: str) -> str:
 
 def _sure(best: Compared, other: Compared) -> str:
     """The share of ways in which errors may fall that keep the order; errors that plans share change nothing."""
-    slowness = plan_errors().slowness([best.step_time_s, other.step_time_s], [best.plan, other.plan])
+    slowness = plan_errors().slowness([best.step_time_s, other.step_time_s], [best.stored.plan, other.stored.plan])
     kept = float((slowness[:, 0] <= slowness[:, 1]).mean())
     return (
         f"As far as predictions of such plans have erred, plan {best.number} is also the faster one when it runs with "

@@ -62,13 +62,20 @@ def facts(stored: StoredPlan) -> list[tuple[str, str]]:
     about = stored.about
     found = [
         ("Cluster", about.cluster.name),
-        ("Batch", f"{number(about.global_batch_size)} sequences of {number(about.seq_len)} tokens"),
+        ("Batch", _batch(about, stored.plan)),
         ("Precision", f"{about.precision}, {about.optimizer}"),
         ("Framework", f"{about.framework} {about.framework_version}"),
         ("Calibration", f"{stored.calibration} ({stored.document['calibration_id'][:8]})"),
         ("Cost model", stored.document["cost_model"]),
     ]
     return found
+
+
+def _batch(about: records.Scenario, plan: Json) -> str:
+    """The plan's own; where a tolerance was given, it may be another than the one that was asked for."""
+    size, asked = plan["global_batch_size"], about.global_batch_size
+    instead = "" if size == asked else f" ({number(asked)} were asked for)"
+    return f"{number(size)} sequences of {number(plan['seq_len'])} tokens{instead}"
 
 
 def is_of_today(stored: StoredPlan) -> bool:
@@ -170,8 +177,9 @@ def _sharded(plan: Json) -> str:
 
 
 def _again(plan: Json) -> str:
-    again, layers = sum(plan["recomputed_layers_per_stage"]), sum(plan["layers_per_stage"])
     if plan["recompute"] == "none":
         return "every activation is kept"
-    modules = f" of {', '.join(plan['recompute_modules'])}" if plan["recompute_modules"] else ""
-    return f"activations{modules} computed again in {again} of {layers} layers"
+    if plan["recompute"] == "selective":
+        return f"{', '.join(plan['recompute_modules']) or 'no module'} computed again in every layer"
+    again, layers = sum(plan["recomputed_layers_per_stage"]), sum(plan["layers_per_stage"])
+    return f"activations computed again in {again} of {layers} layers"

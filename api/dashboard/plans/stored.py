@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from fastapi import Request
@@ -12,15 +13,19 @@ from pydantic import ValidationError
 from api.auth import Principal
 from api.dashboard.plans.kept import Kept
 from api.routes import plans
+from api.schemas.answers import PlanFields
 from api.state import State
 from costmodel.errors import InvalidInput
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import Plan
 from db import records
 from db.repositories import Repositories
-from planner.stored.records import scenario_of_records
+from planner.stored.records import scenario_of_plan
 
 Json = dict[str, Any]
+
+Work = tuple[str, int, int]
+"""A scenario, and the batch and length of sequences of a plan: where they are the same, steps can be compared."""
 
 _SCENARIOS: Kept[Scenario | None] = Kept(64)
 
@@ -40,9 +45,21 @@ class StoredPlan:
     about: records.Scenario
     calibration: str
 
-    @property
+    @cached_property
     def plan(self) -> Json:
-        return dict(self.document["plan"])
+        """Its fields; what an earlier version did not store has the value that it had then."""
+        return PlanFields.model_validate(self.document["plan"]).model_dump(mode="json")
+
+    @property
+    def work(self) -> Work:
+        """What a step of it does."""
+        plan = self.plan
+        return self.document["scenario_id"], plan["global_batch_size"], plan["seq_len"]
+
+    @property
+    def tokens(self) -> int:
+        """Of a step."""
+        return int(self.plan["global_batch_size"] * self.plan["seq_len"])
 
     @property
     def prediction(self) -> Json:
@@ -82,13 +99,14 @@ def stored_plan(repos: Repositories, document: Json) -> StoredPlan:
 
 def priced(repos: Repositories, stored: StoredPlan) -> Priced | None:
     """The plan for the cost model; None where an earlier version stored what this one can't read."""
-    key = (stored.document["scenario_id"], stored.document["calibration_id"])
+    plan, document = stored.plan, stored.document
+    key = (document["scenario_id"], document["calibration_id"], plan["global_batch_size"], plan["seq_len"])
 
     def made() -> Scenario | None:
-        calibration = repos.calibrations.get(key[1])
+        calibration = repos.calibrations.get(document["calibration_id"])
         assert calibration is not None, "foreign keys hold"
         try:
-            return scenario_of_records(stored.about, calibration)
+            return scenario_of_plan(stored.about, calibration, plan)
         except (ValidationError, InvalidInput):
             return None
 
@@ -96,6 +114,6 @@ def priced(repos: Repositories, stored: StoredPlan) -> Priced | None:
     if scenario is None:
         return None
     try:
-        return Priced(id=stored.id, scenario=scenario, plan=Plan.model_validate(stored.plan))
+        return Priced(id=stored.id, scenario=scenario, plan=Plan.model_validate(plan))
     except ValidationError:
         return None

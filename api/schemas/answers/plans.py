@@ -276,6 +276,9 @@ class Comparison(Answer):
     """In the order in which they were asked for."""
     same_scenario: bool
     """Whether they answer the same question; otherwise their times are of different work."""
+    same_work: bool
+    """Whether their steps do the same: one question, and one batch where its batch had a tolerance. Only then can the
+    times of their steps be held against each other."""
     same_calibration: bool
     """Whether they were predicted by the same code and calibration."""
     axes: list[Difference]
