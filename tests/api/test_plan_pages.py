@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from html import unescape
 from typing import Any
 
 import pytest
@@ -180,6 +182,17 @@ def test_measured_runs_stand_beside_the_prediction(here: Here, plans: list[Json]
     assert "1.100" in page.text
     assert "out of memory" in page.text
     assert "<b>night" not in page.source
+
+
+def test_the_example_of_a_report_says_no_figure_that_was_not_measured(here: Here, plans: list[Json]) -> None:
+    """Sent as it is, it is refused."""
+    source = unescape(here.page(f"/plans/{plans[0]['id']}").source)
+    (example,) = re.findall(r'<pre id="report"[^>]*>(.*?)</pre>', source)
+    body, address = re.findall("'([^']*)'", example)
+    assert plans[0]["id"] in body
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(body)
+    assert address == "http://here/v1/measurements"
 
 
 def test_what_is_not_there_is_said(here: Here) -> None:

@@ -150,6 +150,32 @@ def test_from_the_question_to_the_launch(browser: Browser, server: Server, showc
         assert download.value.path().stat().st_size > 100
 
 
+def test_the_timeline_moves_nothing_when_it_comes_and_keeps_the_focus(
+    browser: Browser, server: Server, showcase: Showcase
+) -> None:
+    section = "#timeline-section"
+    with visiting(browser, server.address, java_script_enabled=False) as visit:
+        visit.page.goto(showcase.paths["plan"])
+        before = visit.page.locator(section).bounding_box()
+    with visiting(browser, server.address) as visit:
+        page = visit.page
+        page.goto(showcase.paths["plan"])
+        page.locator(section).scroll_into_view_if_needed()
+        expect(page.locator(f"{section} svg")).to_be_visible()
+        after = page.locator(section).bounding_box()
+        assert before is not None
+        assert after is not None
+        assert after["height"] == pytest.approx(before["height"], abs=1)
+        page.locator("#timeline-zoom-in").focus()
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(re.compile("timeline=25-75"))
+        expect(page.locator("#timeline-zoom-in")).to_be_focused()
+        # What is copied can be copied after going back, too.
+        page.go_back()
+        page.locator("button.copy").first.click()
+        expect(page.locator("button.copy").first).to_have_text("Copied")
+
+
 def test_sorted_filtered_and_back(browser: Browser, server: Server, showcase: Showcase) -> None:
     with visiting(browser, server.address) as visit:
         page = visit.page

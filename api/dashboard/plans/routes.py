@@ -128,6 +128,8 @@ def plan_page(
         "placed": [] if found is None else placed(found, time),
         "launching": None if found is None else launching(found, query.target, query.version),
         "links": links,
+        "address": quote(f"{request.base_url}v1/measurements", safe=":/[]?=&%"),
+        "with_key": state.settings.needs_keys,
         **_timeline(found, window),
         **more,
     }
@@ -139,8 +141,7 @@ def timeline_part(
     request: Request, plan_id: str, state: Served, principal: Reader, query: Annotated[PlanPageQuery, Query()]
 ) -> Response:
     """The timeline alone, for htmx; without it, the page that has it."""
-    window = _window(query.timeline or "0-100")
-    assert window is not None
+    window = _window(query.timeline) or timeline.Window()
     links = Links(plan_id=plan_id, query=query.model_copy(update={"timeline": window.text}))
     if "hx-request" not in request.headers:
         return RedirectResponse(f"{links.to_window(window.text)}#timeline", 303)
@@ -190,7 +191,7 @@ def _timeline(found: Priced | None, window: timeline.Window | None) -> dict[str,
     shown: dict[str, Any] = {"priced": found is not None, "picture": None, "step": None, "height": 0}
     if found is None:
         return shown
-    shown["height"] = timeline_drawing.height_of(found.plan.pp)
+    shown |= {"height": timeline_drawing.height_of(found.plan.pp), "kept": timeline_drawing.ABOVE}
     step = None if window is None else timeline.step_of(found)
     if window is None or step is None:
         return shown

@@ -85,6 +85,14 @@ class Picture:
     told: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Above:
+    """Words that stand above every picture, for their place is kept until it comes."""
+
+    kinds: tuple[str, ...]
+    moves: tuple[Move, ...]
+
+
 def height_of(devices: int) -> int:
     """Pixels of a picture of so many devices, at its own width."""
     return round(_TOP + devices * _pitch(devices) + 2 + _AXIS)
@@ -253,11 +261,15 @@ def _moves(window: Window) -> tuple[Move, ...]:
     inner = Window(start=middle - span / 4, end=middle + span / 4)
     wider = min(span, 50.0)
     outer = Window(start=max(middle - wider, 0.0), end=min(middle + wider, 100.0))
-    moves = (
+    found = (
         ("earlier", "←", Window(start=left, end=left + span) if window.start > 0 else None),
         ("later", "→", Window(start=right - span, end=right) if window.end < 100 else None),
         ("zoom in", "+", inner if span / 2 >= LEAST_WINDOW else None),
         ("zoom out", "−", None if window.is_whole else outer),
         ("whole step", "", None if window.is_whole else Window()),
     )
-    return tuple(Move(name=name, sign=sign, window=to.text if to else "") for name, sign, to in moves)
+    return tuple(Move(name=name, sign=sign, window=to.text if to else "") for name, sign, to in found)
+
+
+ABOVE = Above(kinds=tuple(NAMES[kind][0] for kind in "fbxos"), moves=_moves(Window()))
+"""As of most plans."""
