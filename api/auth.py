@@ -137,11 +137,17 @@ def _usable_key(store: Store, secret: str) -> ApiKey | None:
     return key
 
 
+def may_cancel(principal: Principal, created_by: str | None) -> bool:
+    """Whether somebody may end what a key asked for: the key itself, if it may write, and an admin's."""
+    mine = created_by in (None, principal.id)
+    return "write" in principal.scopes and (mine or "admin" in principal.scopes)
+
+
 def check_may_cancel(principal: Principal, created_by: str | None) -> None:
     """Refuse who neither asked for it nor is an admin.
 
     Raises:
         ProblemRaised: another API key asked.
     """
-    if created_by not in (None, principal.id) and "admin" not in principal.scopes:
+    if not may_cancel(principal, created_by):
         raise ProblemRaised(403, "another API key asked this; only it or an admin's may cancel it")

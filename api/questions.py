@@ -61,9 +61,7 @@ def study_settings(body: StudyBody) -> StudySettings:
 
 
 def _request(body: PlanSpace, settings: Settings, **more: Any) -> SearchRequest:
-    if body.max_seconds > settings.most_seconds:
-        expected = f"at most {settings.most_seconds:g} are allowed by this server"
-        raise InvalidInput("max_seconds", body.max_seconds, expected)
+    check_deadline(body.max_seconds, settings)
     _check_conditions("pins", body.pins)
     _check_conditions("forbids", body.forbids)
     return request_of(
@@ -81,6 +79,17 @@ def _request(body: PlanSpace, settings: Settings, **more: Any) -> SearchRequest:
             **more,
         )
     )
+
+
+def check_deadline(max_seconds: float, settings: Settings) -> None:
+    """Accepts a deadline that this server allows.
+
+    Raises:
+        InvalidInput: it is later.
+    """
+    if max_seconds > settings.most_seconds:
+        expected = f"at most {settings.most_seconds:g} are allowed by this server"
+        raise InvalidInput("max_seconds", max_seconds, expected)
 
 
 def check_question(item: PredictionItem) -> CheckQuestion:

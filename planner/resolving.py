@@ -70,7 +70,7 @@ def scenario_of(question: Question) -> Scenario:
         ),
         framework=framework,
         calibration=_calibration_of(question.calibration),
-        min_free_bytes=_free_bytes(question.min_free_gib, cluster.accelerator.memory_bytes),
+        min_free_bytes=free_bytes(question.min_free_gib, cluster.accelerator.memory_bytes),
         fused_attention=framework.fused_attention,
         fused_pointwise=framework.fused_pointwise is not False,
     )
@@ -114,7 +114,12 @@ def check_size(name: str, value: int) -> None:
         raise InvalidInput(name, value, f"it must be at most {_MOST[name]}")
 
 
-def _free_bytes(min_free_gib: float | None, capacity: int) -> int | None:
+def free_bytes(min_free_gib: float | None, capacity: int) -> int | None:
+    """Bytes of a device's memory that stay free; None where nothing is said of it.
+
+    Raises:
+        InvalidInput: it is none of the device's ``capacity`` in bytes.
+    """
     if min_free_gib is None:
         return None
     if not 0 <= min_free_gib * 2**30 < capacity:

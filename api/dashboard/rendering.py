@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -78,13 +78,23 @@ def twin(response: Response) -> Response:
     return response
 
 
-def checked(model: type[Query], request: Request) -> Query:
+def checked(
+    model: type[Query], request: Request, *, lists: Collection[str] = (), leaving_out: Collection[str] = ()
+) -> Query:
     """What the query string says; what a form left empty is not said.
+
+    Args:
+        lists: parameters that may be there several times.
+        leaving_out: parameters that somebody else reads.
 
     Raises:
         RequestValidationError: the model does not know it so.
     """
-    given = {name: text for name, text in request.query_params.items() if text}
+    given: dict[str, Any] = {}
+    for name in request.query_params:
+        texts = [text for text in request.query_params.getlist(name) if text]
+        if texts and name not in leaving_out:
+            given[name] = texts if name in lists else texts[-1]
     try:
         return model.model_validate(given)
     except ValidationError as error:

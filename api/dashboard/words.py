@@ -41,15 +41,19 @@ def gap(share: float) -> str:
     return "less than 0.1 %" if share < 0.001 else f"{-(-share * 1000 // 1) / 10:.1f} %"
 
 
-def best(value: float | None, objective: str) -> str:
-    """What was minimised, with its unit; a cost is in the currency of the price."""
+def best(value: float | None, objective: str, per: str = "step") -> str:
+    """What was minimised, with its unit; a cost is in the currency of the price.
+
+    Args:
+        per: ``step``, or ``sequence`` where plans of several batches were ranked.
+    """
     if value is None:
         return ""
     if objective == "cost":
-        return f"{value:,.2f} per step"
+        return f"{value:,.2f} per step" if per == "step" else f"{value:.4g} per {per}"
     if objective == "fewest_devices":
         return "1 device" if value == 1 else f"{value:,.0f} devices"
-    return f"{seconds(value)} s"
+    return f"{seconds(value)} s" if per == "step" else f"{fine(value)} s per {per}"
 
 
 def moment(value: datetime | str | None) -> str:

@@ -24,6 +24,7 @@ from api.schemas.requests import SearchBody
 from api.state import Kind, State
 from api.translation import listed_search
 from db import records
+from planner.search.request import SearchRequest
 from planner.service import ask
 from planner.stored.answers import stored_answer
 
@@ -127,7 +128,11 @@ def ask_search(body: SearchBody, state: State, principal: Principal, anew: bool 
         InvalidInput: a field is unusable.
         Busy: too many searches wait.
     """
-    request = search_request(body, state.settings)
+    return ask_request(search_request(body, state.settings), state, principal, anew)
+
+
+def ask_request(request: SearchRequest, state: State, principal: Principal, anew: bool = False) -> records.Search:
+    """The same for a question whose names are resolved."""
     most = state.settings.most_waiting
     asked = ask(state.store, request, now=now(), created_by=principal.id, most_waiting=most, anew=anew)
     done = asked.search.state == "done"

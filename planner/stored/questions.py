@@ -105,6 +105,11 @@ def stored_request(repos: Repositories, search: records.Search) -> SearchRequest
     asked_of = records.Code(cost_model_version=search.cost_model_version, search_version=search.search_version)
     if asked_of != this_code():
         raise OtherVersion(f"the search was asked of {asked_of}, this process has {this_code()}; ask again")
+    return request_as_stored(repos, search)
+
+
+def request_as_stored(repos: Repositories, search: records.Search) -> SearchRequest:
+    """The same for whoever asks it anew, of the code of this process."""
     scenario, calibration = repos.scenarios.get(search.scenario_id), repos.calibrations.get(search.calibration_id)
     assert scenario is not None, "foreign keys hold"
     assert calibration is not None, "foreign keys hold"

@@ -49,6 +49,12 @@ FORM = {
     "calibration": "",
     "min_free_gib": "",
     "min_used": "0.9",
+    "min_devices": "",
+    "max_step_time_s": "",
+    "batch_tolerance": "0",
+    "shortlist": "",
+    "pareto": "no",
+    "explain": "no",
     "seed": "0",
 }
 _VOID = frozenset({"meta", "link", "input", "br"})

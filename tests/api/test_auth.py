@@ -11,6 +11,7 @@ import pytest
 
 from tests.api.asking import lasting, problem, question
 from tests.api.conftest import Live
+from tests.api.pages import BROWSER
 
 _OPEN = ["/healthz", "/readyz", "/openapi.json"]
 _READS = [
@@ -110,6 +111,8 @@ def test_only_the_one_who_asked_and_admins_may_cancel(live: Live) -> None:
     search = owner.post("/v1/searches", json=lasting()).json()["id"]
 
     problem(other.post(f"/v1/searches/{search}/cancel"), 403, "forbidden")
+    for who, shown in ((owner, True), (admin, True), (other, False)):
+        assert ("Cancel the search" in who.get(f"/searches/{search}", headers=BROWSER).text) == shown
     assert admin.post(f"/v1/searches/{search}/cancel").status_code in (200, 202)
     again = owner.post("/v1/searches", json=lasting()).json()["id"]
     assert owner.post(f"/v1/searches/{again}/cancel").status_code in (200, 202)

@@ -154,10 +154,19 @@ def test_a_question_is_asked_again_with_changes(site: Site) -> None:
         max_seconds=12.5,
         seed=7,
         top=4,
+        min_devices=2,
+        max_step_time_s=50.5,
+        shortlist=0.75,
+        pareto=True,
+        explain=True,
     )
-    answer = small_answer(request)
-    identifier = site.store_answer(request, answer)
-    (link,) = site.get(f"/searches/{identifier}").attributes("a", **{"class": "button"})
+    identifier = site.store_answer(request, small_answer(request))
+    asked_about = site.get(f"/searches/{identifier}")
+    for said in ("bf16 gradients", "at least 2", "at most 50.5 s", "fastest with 0.75", "Pareto front, explanation"):
+        assert said in asked_about.text
+    link, scaling = asked_about.attributes("a", **{"class": "button"})
+    for kept in ("min_devices=2", "max_step_time_s=50.5", "shortlist=0.75", "pareto=yes", "explain=yes"):
+        assert kept in scaling["href"]
     assert link["href"] == f"/searches?from={identifier}"
     page = site.get(link["href"])
     assert "Filled in with the question of an earlier search" in page.text
@@ -166,6 +175,7 @@ def test_a_question_is_asked_again_with_changes(site: Site) -> None:
     assert body is not None
     asked = search_request(body, Settings())
     assert problem_key(asked) == problem_key(request)
+    assert (asked.min_devices, asked.explain) == (2, True)
     assert (asked.max_seconds, asked.seed) == (12.5, 7)
 
 
@@ -263,4 +273,4 @@ def test_a_search_to_start_from_that_is_not_there_is_noted(site: Site, identifie
     page = site.get(f"/searches?from={identifier}")
     assert "There is no search" in page.text
     assert page.with_id("ask-model")["value"] == "llama-3.1-70b"
-    assert site.server.client.get(f"/searches.json?from={identifier}").status_code == 422
+    assert site.server.client.get(f"/searches.json?from={identifier}").status_code == 200

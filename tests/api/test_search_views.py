@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from api.dashboard.searches.kept import Kept, Known
+from api.dashboard.searches.objective_columns import RankedBy, ranked_by
 from api.dashboard.searches.pictures import axes_of, front_of
 from api.dashboard.searches.ranking import SHOWN, TableQuery, table_of
 
@@ -95,6 +96,33 @@ def test_every_kind_of_column_sorts_both_ways_and_keeps_the_ranks_of_equals(sort
         assert [row.rank for row in rows] == list(range(1, 41))
 
 
+def test_what_plans_are_ranked_by_stands_first() -> None:
+    plans = [entry(1, 2.0, 60, devices_used=4), entry(2, 1.0, 60, devices_used=16)]
+    for plan in plans:
+        plan["plan"] |= {"global_batch_size": 100, "seq_len": 1000}
+    money = table_of("/x", plans, TableQuery(sort="tokens_cost"), RankedBy(objective="cost", price=450.0))
+    assert money.groups[0].name == "Ranked by cost"
+    assert [cell.text for cell in money.rows[0].cells[:2]] == ["1", "10,000"]
+    assert [cell.text for cell in money.rows[1].cells[:2]] == ["2", "20,000"]
+    assert "currency of the price" in money.told
+    few = table_of("/x", plans, TableQuery(), RankedBy(objective="fewest_devices"))
+    assert [header.column.slug for header in few.headers].count("devices") == 1
+    assert few.rows[0].cells[0].text == "4"
+    assert table_of("/x", plans, TableQuery(sort="cost")).rows[0].rank == 1  # no price, no costs
+
+
+def test_plans_of_other_batches_are_compared_per_sequence() -> None:
+    plans = [entry(1, 2.0, 60, global_batch_size=200), entry(2, 1.1, 60, global_batch_size=100)]
+    asked = {"scenario": {"global_batch_size": 100}, "question": {"price_per_device_hour": None}, "plans": plans}
+    by = ranked_by(asked | {"objective": "step_time"})
+    table = table_of("/x", plans, TableQuery(), by)
+    assert table.per_sequence
+    assert table.rows[1].slower == "+10.0 %"
+    assert "batch" in [header.column.slug for header in table.headers]
+    same = ranked_by(asked | {"objective": "step_time", "plans": plans[1:]})
+    assert "batch" not in [header.column.slug for header in table_of("/x", plans[1:], TableQuery(), same).headers]
+
+
 @dataclass
 class _Search:
     id: str
@@ -105,5 +133,11 @@ def test_answers_are_kept_up_to_so_many_plans() -> None:
     for name in "abc":
         kept._keep(Known(search=_Search(name), scenario=None, answer={"plans": many(10)}))  # type: ignore[arg-type]
     assert list(kept._known) == ["b", "c"]
-    kept._keep(Known(search=_Search("c"), scenario=None, answer={"plans": many(10)}))  # type: ignore[arg-type]
-    assert kept._plans == 20
+    for number in range(100):
+        # Without plans each still takes room.
+        kept._keep(Known(search=_Search(f"x{number}"), scenario=None, answer={}))  # type: ignore[arg-type]
+    assert len(kept._known) == 25
+    kept = Kept(most_plans=25)
+    kept._keep(Known(search=_Search("b"), scenario=None, answer={"plans": many(10)}))  # type: ignore[arg-type]
+    kept._keep(Known(search=_Search("c"), scenario=None, answer={"plans": [], "pareto": many(10)}))  # type: ignore[arg-type]
+    assert kept._weight == 22

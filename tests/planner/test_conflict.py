@@ -32,6 +32,7 @@ from planner.search.rows import expand, rows_of
 from planner.search.solve import Search
 from planner.search.wish_words import contradiction
 from planner.search.wishes import every_mesh, keeping, wishes_of, without
+from planner.stored.changed import changed
 
 Json = dict[str, Any]
 
@@ -222,6 +223,9 @@ def verify(request: SearchRequest, relaxation: Json) -> None:
     """The plan is legal under the changed question, fits, takes what is said, and heeds what is still asked for."""
     other = relaxed(request, relaxation)
     scenario = other.scenario
+    again = changed(request, relaxation["fields"])
+    assert (again.scenario, again.constraints, again.also) == (scenario, other.constraints, other.also)
+    assert (again.min_used, again.seed, again.objective) == (other.min_used, request.seed, request.objective)
     plan = Plan.model_validate(relaxation["plan"])
     assert check_plan(plan, scenario) == ()
     assert plan.global_batch_size == scenario.workload.global_batch_size

@@ -29,6 +29,7 @@ class Column:
         text: what a plan has in it, from an entry of an answer's plans.
         value: the same to sort by; what is not known is an infinity.
         most_first: more is better, so that the first click puts the largest on top.
+        beneath: what stands under that, smaller.
     """
 
     slug: str
@@ -39,6 +40,7 @@ class Column:
     unit: str = ""
     words: bool = False
     most_first: bool = False
+    beneath: Callable[[Json], str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,19 +122,46 @@ OPTIONS = _words(
     "Options of the plan that are not the usual ones.",
 )
 
+STEP = _figure(
+    "step",
+    lambda p: p["step_time_s"],
+    "Predicted time of one optimizer step; beneath it where that is expected to lie.",
+    seconds,
+    unit="s",
+    beneath=_interval,
+)
+
+INTERVAL = Column(
+    slug="interval",
+    name="interval",
+    unit="s",
+    meaning="Where the step time is expected to lie; sorted by its upper end.",
+    text=_interval,
+    value=lambda entry: entry["prediction"]["step_time_interval_s"][1],
+)
+"""No column of its own: it stands beneath the step, and addresses may sort by it."""
+
+DEVICES = Column(
+    slug="devices",
+    name="devices",
+    meaning="Devices that the plan uses.",
+    text=lambda entry: number(entry["plan"]["devices_used"]),
+    value=lambda entry: entry["plan"]["devices_used"],
+)
+
+BATCH = Column(
+    slug="batch",
+    name="batch",
+    meaning="Sequences per step, over all devices.",
+    text=lambda entry: number(entry["plan"]["global_batch_size"]),
+    value=lambda entry: entry["plan"]["global_batch_size"],
+)
+
 GROUPS = (
     Group(
         name="Speed",
         columns=(
-            _figure("step", lambda p: p["step_time_s"], "Predicted time of one optimizer step.", seconds, unit="s"),
-            Column(
-                slug="interval",
-                name="interval",
-                unit="s",
-                meaning="Where the step time is expected to lie; sorted by its upper end.",
-                text=_interval,
-                value=lambda entry: entry["prediction"]["step_time_interval_s"][1],
-            ),
+            STEP,
             _figure(
                 "tokens",
                 lambda p: p["tokens_per_s_per_device"],
@@ -167,6 +196,7 @@ GROUPS = (
     Group(
         name="Batch and state",
         columns=(
+            BATCH,
             _axis("mbs", "Sequences of a micro-batch.", "micro_batch_size"),
             _axis("m", "Micro-batches per step and replica.", "num_microbatches"),
             _words(
@@ -210,13 +240,7 @@ GROUPS = (
                 lambda entry: _FITS[entry["prediction"]["memory"].get("verdict")],
                 "At risk: it fits, but the upper end of the memory's interval does not.",
             ),
-            Column(
-                slug="devices",
-                name="devices",
-                meaning="Devices that the plan uses.",
-                text=lambda entry: number(entry["plan"]["devices_used"]),
-                value=lambda entry: entry["plan"]["devices_used"],
-            ),
+            DEVICES,
         ),
     ),
 )

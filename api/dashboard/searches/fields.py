@@ -11,7 +11,11 @@ from costmodel.catalog.cluster_catalog import cluster_names
 from costmodel.catalog.framework_catalog import framework_names
 from costmodel.catalog.model_catalog import model_names
 
-Kind = Literal["text", "whole", "number", "lines", "choice"]
+Kind = Literal["text", "whole", "number", "lines", "choice", "flag"]
+
+
+YES, NO = "yes", "no"
+YES_NO = ((NO, NO), (YES, YES))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +23,7 @@ class Field:
     """An input: ``name`` is the API's, ``hint`` explains it, ``unit`` stands behind the label.
 
     Attributes:
+        kind: a flag is a choice of yes and no.
         offers: names of the catalog to choose from or, of a choice, value and words of each.
         wide: takes the room of two.
         rare: folded away for as long as it says nothing of its own.
@@ -143,6 +148,53 @@ def fields() -> tuple[Field, ...]:
             kind="number",
             rare=True,
         ),
+        Field(
+            name="min_devices",
+            label="Fewest devices",
+            hint="In place of the share; if empty, that counts.",
+            kind="whole",
+            rare=True,
+        ),
+        Field(
+            name="max_step_time_s",
+            label="Longest step",
+            unit="s",
+            hint="What a step may take; if empty, any time.",
+            kind="number",
+            rare=True,
+        ),
+        Field(
+            name="batch_tolerance",
+            label="Other batches",
+            unit="share",
+            hint="0.05 allows 5 % more or fewer sequences; best is then least per sequence.",
+            kind="number",
+            rare=True,
+        ),
+        Field(
+            name="shortlist",
+            label="Short list",
+            unit="probability",
+            hint="0.9: few plans for trials that hold the fastest with 90 %.",
+            kind="number",
+            rare=True,
+        ),
+        Field(
+            name="pareto",
+            label="Pareto front",
+            hint="Plans that none beats in time, devices and free memory.",
+            kind="flag",
+            offers=YES_NO,
+            rare=True,
+        ),
+        Field(
+            name="explain",
+            label="Explain",
+            hint="Also choose by hand, step by step.",
+            kind="flag",
+            offers=YES_NO,
+            rare=True,
+        ),
         Field(name="seed", label="Seed", hint="Changes no proven answer.", kind="whole", rare=True),
     )
 
@@ -151,6 +203,8 @@ def as_typed(value: Any) -> str:
     """A value of the API's body as a person would type it; reading it gives the same value again."""
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return YES if value else NO
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else repr(value)
     return "\n".join(value) if isinstance(value, list) else str(value)

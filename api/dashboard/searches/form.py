@@ -13,7 +13,7 @@ from fastapi import Request
 from pydantic import ValidationError
 
 from api.dashboard.searches.checks import field_of, refusals, said
-from api.dashboard.searches.fields import Kind, fields
+from api.dashboard.searches.fields import NO, YES, Kind, fields
 from api.problems import ProblemRaised
 from api.schemas.requests import SearchBody
 from api.validation import words
@@ -123,4 +123,8 @@ def _value(kind: Kind, text: str) -> Any:
         if not isfinite(value):
             raise ValueError("a number is expected")
         return value
+    if kind == "flag":
+        if text not in (YES, NO):
+            raise ValueError(f"{YES} or {NO} is expected")
+        return text == YES
     return _BESIDE_A_SIGN.sub(r"\1", text).split() if kind == "lines" else text

@@ -31,6 +31,14 @@ class Known:
         """Best first; none for as long as there is no answer."""
         return self.answer.get("plans") or []
 
+    @property
+    def weight(self) -> int:
+        """What it takes in memory, in plans; the rest of an answer counts as one."""
+        shortlist = (self.answer.get("shortlist") or {}).get("plans") or []
+        relaxations = (self.answer.get("infeasibility") or {}).get("relaxations") or []
+        parts = (self.plans, self.answer.get("pareto") or [], shortlist, relaxations)
+        return 1 + sum(len(part) for part in parts)
+
 
 class Kept:
     """Safe for several threads.
@@ -42,7 +50,7 @@ class Kept:
     def __init__(self, most_plans: int = _MOST_PLANS) -> None:
         self._most, self._lock = most_plans, Lock()
         self._known: OrderedDict[str, Known] = OrderedDict()
-        self._plans = 0
+        self._weight = 0
 
     def read(self, store: Store, search_id: str) -> Known:
         """A search as it stands.
@@ -72,6 +80,6 @@ class Kept:
             # Another thread may have read the same.
             if known.search.id not in self._known:
                 self._known[known.search.id] = known
-                self._plans += len(known.plans)
-            while self._plans > self._most:
-                self._plans -= len(self._known.popitem(last=False)[1].plans)
+                self._weight += known.weight
+            while self._weight > self._most:
+                self._weight -= self._known.popitem(last=False)[1].weight

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import ValidationError
-from starlette.concurrency import run_in_threadpool
 
-from api.auth import Reader, Writer
+from api.auth import Principal, Reader, Writer, may_cancel
 from api.dashboard import words
-from api.dashboard.rendering import page, twin, wants_json
+from api.dashboard.rendering import checked, page, twin, wants_json
 from api.dashboard.searches import ranking, verdict
-from api.dashboard.searches.again import scaling_address, values_of, why_not_again
+from api.dashboard.searches.again import notes_of, scaling_address, why_not_again
 from api.dashboard.searches.exporting import csv_of
 from api.dashboard.searches.kept import Kept, Known
+from api.dashboard.searches.objective_columns import ranked_by
 from api.dashboard.searches.pictures import axes_of, front_of
+from api.dashboard.searches.shortlist import shortlist_of
 from api.problems import ProblemRaised, not_found
+from api.questions import check_deadline
 from api.routes import searches
 from api.routes.common import Served
-from api.schemas.requests import SearchBody
+from api.routes.searches import ask_request
 from api.state import State
 from db import records
 from planner.meanings import meaning_of
+from planner.search.request import SearchRequest
+from planner.stored.changed import changed
+from planner.stored.questions import request_as_stored
 
 router = APIRouter(prefix="/searches", include_in_schema=False)
 
@@ -36,10 +41,12 @@ Json = dict[str, Any]
 
 @router.get("/{search_id}.csv")
 def plans_as_csv(request: Request, search_id: str, state: Served, principal: Reader) -> Response:
-    """The plans of a search, best first; a header alone for as long as there are none."""
+    """The plans of a search as the page sorts them, all parts; a header alone for as long as there are none."""
+    query = _table_query(request)
     known = _kept(request).read(state.store, search_id)
+    plans = ranking.in_order(known.plans, query, ranked_by(known.answer)) if known.plans else []
     headers = {"Content-Disposition": f'attachment; filename="search-{search_id[:8]}.csv"'}
-    return Response(csv_of(known.plans), 200, headers, "text/csv; charset=utf-8")
+    return Response(csv_of(plans), 200, headers, "text/csv; charset=utf-8")
 
 
 # The lower one is added first, and the other one's paths would match its pattern too.
@@ -47,9 +54,9 @@ def plans_as_csv(request: Request, search_id: str, state: Served, principal: Rea
 @router.get("/{search_id}.json")
 def search_page(request: Request, search_id: str, state: Served, principal: Reader) -> Response:
     """A search as it stands; it looks again by itself for as long as it runs."""
-    if wants_json(request):
-        return twin(searches.get_search(request, search_id, state, principal))
     query = _table_query(request)
+    if wants_json(request):
+        return twin(_answer_json(request, search_id, state, principal, query))
     known = _kept(request).read(state.store, search_id)
     search, scenario, answer, plans = known.search, known.scenario, known.answer, known.plans
     shown: Json = {
@@ -60,10 +67,14 @@ def search_page(request: Request, search_id: str, state: Served, principal: Read
         "step": _last_step(state, search),
         "cancelling": search.cancel_requested,
         "may_ask": "write" in principal.scopes,
+        "may_cancel": may_cancel(principal, search.created_by),
         "why_not_again": why_not_again(scenario),
+        "again_notes": notes_of(search, scenario),
         "scaling": scaling_address(search, scenario),
         "basis": verdict.basis(answer) if search.state == "done" else [],
-        "table": ranking.table_of(request.url.path, plans, query) if plans else None,
+        "table": ranking.table_of(request.url.path, plans, query, ranked_by(answer)) if plans else None,
+        "shortlist": shortlist_of(answer) if plans else None,
+        "per": (answer.get("batches") or {}).get("per", "step"),
         "front": front_of(answer) if plans else None,
         "axes": axes_of(plans),
         "usable_gib": ranking.usable_gib(plans) if plans else "",
@@ -71,6 +82,20 @@ def search_page(request: Request, search_id: str, state: Served, principal: Read
         "now": datetime.now(UTC),
     }
     return page("search.html", **shown)
+
+
+def _answer_json(
+    request: Request, search_id: str, state: State, principal: Principal, query: ranking.TableQuery
+) -> Response:
+    """The API's answer; where another order is asked for, with its plans in that."""
+    if (query.sort, query.order) == (ranking.USUAL.sort, ranking.USUAL.order):
+        return searches.get_search(request, search_id, state, principal)
+    # Asked without conditions, so that there is always a body.
+    found = searches.get_search(Request({"type": "http", "headers": []}), search_id, state, principal)
+    answer = json.loads(bytes(found.body))
+    if answer.get("plans"):
+        answer["plans"] = ranking.in_order(answer["plans"], query, ranked_by(answer))
+    return JSONResponse(answer)
 
 
 @router.post("/{search_id}/cancel")
@@ -81,22 +106,32 @@ def cancel(search_id: str, state: Served, principal: Writer) -> Response:
 
 
 @router.post("/{search_id}/relaxations/{place}")
-async def ask_relaxed(request: Request, search_id: str, place: int, state: Served, principal: Writer) -> Response:
-    """Ask the question with one of the changes that would make it fit, the first of which is at place 1."""
-    known = await run_in_threadpool(_kept(request).read, state.store, search_id)
-    body = _relaxed(known, place)
-    asked = await searches.create_search(request, body, state, principal)
-    return RedirectResponse(asked.headers["location"].removeprefix("/v1"), 303)
+def ask_relaxed(request: Request, search_id: str, place: int, state: Served, principal: Writer) -> Response:
+    """Ask the question with one of the changes that would make it fit, the first of which is at place 1.
 
-
-def _relaxed(known: Known, place: int) -> SearchBody:
+    All else is what was asked about, as it is stored, whatever the catalog has under these names.
+    """
+    known = _kept(request).read(state.store, search_id)
     relaxations = (known.answer.get("infeasibility") or {}).get("relaxations") or []
     if not 1 <= place <= len(relaxations):
         raise not_found("relaxation", str(place))
-    if reason := why_not_again(known.scenario):
-        raise ProblemRaised(422, reason)
-    values = values_of(known.search, known.scenario) | relaxations[place - 1]["fields"]
-    return SearchBody.model_validate({name: value for name, value in values.items() if value is not None})
+    asked = ask_request(_relaxed(state, known, relaxations[place - 1]["fields"]), state, principal)
+    return RedirectResponse(f"/searches/{asked.id}", 303)
+
+
+def _relaxed(state: State, known: Known, fields: Json) -> SearchRequest:
+    check_deadline(known.search.max_seconds, state.settings)
+    try:
+        with state.store.reading() as repos:
+            stored = request_as_stored(repos, known.search)
+    except ValidationError:
+        reason = "another version of the planner stored this question, and this one can't read it: ask it anew"
+        raise ProblemRaised(422, reason) from None
+    return changed(stored, fields)
+
+
+def _table_query(request: Request) -> ranking.TableQuery:
+    return checked(ranking.TableQuery, request, lists=("plan",))
 
 
 def _kept(request: Request) -> Kept:
@@ -111,13 +146,3 @@ def _last_step(state: State, search: records.Search) -> str:
     with state.store.reading() as repos:
         events = repos.events.after(search.id, 0)
     return words.step(events[-1].kind, events[-1].data, search.objective) if events else ""
-
-
-def _table_query(request: Request) -> ranking.TableQuery:
-    given: dict[str, Any] = dict(request.query_params)
-    if "plan" in given:
-        given["plan"] = request.query_params.getlist("plan")
-    try:
-        return ranking.TableQuery.model_validate(given)
-    except ValidationError as error:
-        raise RequestValidationError([{**found, "loc": ("query", *found["loc"])} for found in error.errors()]) from None

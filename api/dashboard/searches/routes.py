@@ -9,11 +9,10 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse, Response
-from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from api.auth import Principal, Reader, Writer
-from api.dashboard.rendering import page, twin, wants_json
+from api.dashboard.rendering import checked, page, twin, wants_json
 from api.dashboard.searches.again import form_of
 from api.dashboard.searches.fields import fields
 from api.dashboard.searches.form import Form, empty_form, question_of, typed_in, with_error
@@ -49,11 +48,11 @@ def root() -> Response:
 def list_page(request: Request, state: Served, principal: Reader) -> Response:
     """The form and the searches, newest first; filtered and paged by the query string.
 
-    ``?from=ID`` fills the form with the question of that search.
+    ``?from=ID`` fills the form with the question of that search; the JSON twin has no form.
     """
+    query = checked(SearchesQuery, request, leaving_out=(_FROM,))
     if wants_json(request):
-        return twin(searches.list_searches(request, state, principal, _list_query(request)))
-    query = _list_query(request, leaving_out=_FROM)
+        return twin(searches.list_searches(request, state, principal, query))
     return _list_page(state, principal, query, _first_form(state, request.query_params.get(_FROM)))
 
 
@@ -101,6 +100,7 @@ def _list_page(state: State, principal: Principal, query: SearchesQuery, form: F
         opened=bool(form.errors or form.notes or not (found.items or chosen or query.cursor)),
         newest=f"/searches?{urlencode(chosen)}" if query.cursor else "",
         older=f"/searches?{urlencode({**chosen, 'limit': query.limit, 'cursor': found.next})}" if found.next else "",
+        twin=f"/searches.json?{urlencode(query.model_dump(exclude_defaults=True))}".removesuffix("?"),
         now=datetime.now(UTC),
     )
 
@@ -121,15 +121,6 @@ def _first_form(state: State, search_id: str | None) -> Form:
         note = f"There is no search {search_id[:_LONGEST_ID]!r} to start from: this is an example."
         return replace(empty_form(), notes=(note,))
     return form_of(search, scenario)
-
-
-def _list_query(request: Request, *, leaving_out: str = "") -> SearchesQuery:
-    """The API's parameters; those that a form left empty are none."""
-    given = {name: text for name, text in request.query_params.items() if text and name != leaving_out}
-    try:
-        return SearchesQuery.model_validate(given)
-    except ValidationError as error:
-        raise RequestValidationError([{**found, "loc": ("query", *found["loc"])} for found in error.errors()]) from None
 
 
 def _may_write(principal: Principal) -> bool:

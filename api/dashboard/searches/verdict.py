@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from api.dashboard.searches.objective_columns import MONEY, OBJECTIVES, money
 from api.dashboard.words import best, gap, number, percent, seconds
 
 Json = dict[str, Any]
 
 _GIB = 2**30
 _MESH = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")
-_OBJECTIVES = {"step_time": "least time of a step", "cost": "least cost of a step", "fewest_devices": "fewest devices"}
 _PROVENANCE = {
     "analytic": "from formulas and data sheets; nothing like it was measured",
     "calibrated": "from formulas whose parameters were fitted to measured runs",
@@ -75,7 +75,7 @@ def _proven(answer: Json) -> Verdict:
     text = _best_plan(answer)
     if not answer["proven_top_k"]:
         text += " The list below the best plan was cut by the deadline."
-    figure = best(answer["best"], answer["objective"])
+    figure = _value(answer, "best")
     return Verdict(tone="good", title="Proven best of the space searched", text=text, figure=figure)
 
 
@@ -83,10 +83,15 @@ def _cut(answer: Json) -> Verdict:
     far, text = "how far from the best is not known", ""
     if answer["gap"] is not None:
         far = f"at most {gap(answer['gap'])} from the best"
-        text = f"No plan can be below {best(answer['bound'], answer['objective'])}. "
+        text = f"No plan can be below {_value(answer, 'bound')}. "
     text = f"{_best_plan(answer)} {text}More seconds may find a better one, or the proof."
-    figure = best(answer["best"], answer["objective"])
+    figure = _value(answer, "best")
     return Verdict(tone="fair", title=f"Cut by the deadline: {far}", text=text, figure=figure)
+
+
+def _value(answer: Json, name: str) -> str:
+    """The best plan's value or the bound, per sequence where several batches were searched."""
+    return best(answer[name], answer["objective"], (answer.get("batches") or {}).get("per", "step"))
 
 
 def _best_plan(answer: Json) -> str:
@@ -107,6 +112,11 @@ def _memory(memory: Json) -> str:
     return told + (risk if memory["verdict"] == "at_risk" else "")
 
 
+def _batches(batches: Json) -> str:
+    searched = ", ".join(number(size) for size in sorted(batches["searched"]))
+    return f"{searched} sequences were searched, as {number(batches['asked'])} may change by {batches['tolerance']:.4g}"
+
+
 def headline(scenario: Json) -> str:
     """Model, devices and cluster."""
     return f"{scenario['model']} on {number(scenario['devices'])} × {scenario['accelerator']}"
@@ -119,21 +129,42 @@ def question(answer: Json) -> list[tuple[str, str]]:
         ("Cluster", scenario["cluster"]),
         ("Parameters", f"{scenario['params'] / 1e9:.1f} B"),
         ("Batch", f"{number(scenario['global_batch_size'])} sequences of {number(scenario['seq_len'])} tokens"),
-        ("Precision", f"{scenario['precision']}, {scenario['optimizer']}"),
+        ("Precision", ", ".join(_recipes(scenario))),
         ("Framework", f"{scenario['framework_title']} {scenario['framework_version']}"),
-        ("Objective", _OBJECTIVES.get(asked["objective"], asked["objective"])),
+        ("Objective", OBJECTIVES.get(asked["objective"], asked["objective"])),
     ]
     if asked["objective"] == "cost" and asked["price_per_device_hour"] is not None:
-        found.append(("Price", f"{asked['price_per_device_hour']:g} per device and hour"))
+        found.append(("Price", f"{asked['price_per_device_hour']:g} per device and hour; costs are {MONEY}"))
     for name, conditions in (("Pins", asked["pins"]), ("Forbids", asked["forbids"]), ("Allowed", asked.get("allow"))):
         if conditions:
             found.append((name, ", ".join(conditions)))
     if asked["min_free_bytes"]:
         found.append(("Kept free", f"{asked['min_free_bytes'] / _GIB:.1f} GiB per device"))
-    if asked["objective"] != "fewest_devices":
+    if asked.get("min_devices"):
+        found.append(("Devices used", f"at least {number(asked['min_devices'])}"))
+    elif asked["objective"] != "fewest_devices":
         found.append(("Devices used", f"at least {asked['min_used']:.0%}"))
+    found += _beyond(asked)
     found.append(("Asked for", f"{asked['top']} plans within {asked['max_seconds']:g} s"))
     return found
+
+
+def _recipes(scenario: Json) -> list[str]:
+    gradients = scenario.get("gradient_dtype")  # not stored by an earlier version
+    return [scenario["precision"], scenario["optimizer"], *([f"{gradients} gradients"] if gradients else [])]
+
+
+def _beyond(asked: Json) -> list[tuple[str, str]]:
+    """What only some questions ask; older ones say nothing of it."""
+    found: list[tuple[str, str]] = []
+    if (longest := asked.get("max_step_time_s")) is not None:
+        found.append(("Step", f"at most {longest:g} s"))
+    if tolerance := asked.get("batch_tolerance"):
+        found.append(("Other batches", f"up to {tolerance:.4g} of the batch more or fewer, ranked per sequence"))
+    if (probability := asked.get("shortlist")) is not None:
+        found.append(("Short list", f"holds the fastest with {probability:.4g}"))
+    wanted = [name for name, key in (("Pareto front", "pareto"), ("explanation", "explain")) if asked.get(key)]
+    return [*found, ("Also wanted", ", ".join(wanted))] if wanted else found
 
 
 def basis(answer: Json) -> list[tuple[str, str]]:
@@ -150,6 +181,10 @@ def basis(answer: Json) -> list[tuple[str, str]]:
             ("Best plan", f"{seconds(low)} to {seconds(high)} s per step; {lie} within that interval"),
             ("Prediction", f"{prediction['provenance']}: {_PROVENANCE[prediction['provenance']]}"),
         ]
+        if (cost := answer.get("cost_per_1e9_tokens")) is not None:
+            found.append(("1e9 tokens", f"{money(cost)} {MONEY}, with the best plan on the devices that it uses"))
+        if batches := answer.get("batches"):
+            found.append(("Batches", _batches(batches)))
         if memory.get("peak_interval_bytes"):
             found.append(("Memory of the best plan", _memory(memory)))
         if beyond := (prediction.get("calibrated_range") or {}).get("beyond"):

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Principal, Reader, Writer
+from api.auth import Reader, Writer, may_cancel
 from api.dashboard.rendering import checked, page, twin, wants_json
 from api.dashboard.studies import pictures, trials, verdict
 from api.problems import not_found
@@ -18,7 +18,6 @@ from api.routes import studies
 from api.routes.common import Served
 from api.schemas.answers import StudyList
 from api.schemas.queries import StudiesQuery
-from db import records
 
 router = APIRouter(include_in_schema=False)
 
@@ -53,6 +52,7 @@ def list_page(request: Request, state: Served, principal: Reader) -> Response:
         state=query.state or "",
         newest=f"/studies?{urlencode(chosen)}" if query.cursor else "",
         older=f"/studies?{further}" if found.next else "",
+        twin=f"/studies.json?{urlencode(query.model_dump(exclude_defaults=True))}".removesuffix("?"),
         now=datetime.now(UTC),
     )
 
@@ -82,7 +82,7 @@ def study_page(request: Request, study_id: str, state: Served, principal: Reader
         question=verdict.question(study, record, scenario),
         verdict=verdict.verdict(study),
         agreement=verdict.agreement(study),
-        may_cancel=study.state in ("preparing", "open") and _may_cancel(principal, record),
+        may_cancel=study.state in ("preparing", "open") and may_cancel(principal, record.created_by),
         course=pictures.course(study),
         against=pictures.against(study),
         columns=[name for _, name in trials.axes_of(study)],
@@ -100,8 +100,3 @@ def cancel(study_id: str, state: Served, principal: Writer) -> Response:
     """The button of a study that goes on."""
     studies.cancel_study(study_id, state, principal)
     return RedirectResponse(f"/studies/{study_id}", 303)
-
-
-def _may_cancel(principal: Principal, study: records.Study) -> bool:
-    mine = study.created_by in (None, principal.id)
-    return "write" in principal.scopes and (mine or "admin" in principal.scopes)
