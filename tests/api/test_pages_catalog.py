@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,19 @@ def test_every_entry_is_listed_and_leads_to_its_page(here: Here, kind: str, name
     for name in names():
         assert page.attributes("a", href=f"/catalog/{kind}/{name}"), name
     assert len(here.json(f"/catalog.json?kind={kind}")["items"]) == len(names())
+
+
+def test_what_comes_into_the_users_folder_is_listed_at_once(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLANNER_CATALOG_DIR", str(tmp_path))
+    assert "our-own" not in here.page("/catalog?kind=clusters").text
+    (tmp_path / "clusters").mkdir()
+    own = tmp_path / "clusters" / "our-own.yaml"
+    own.write_text("name: our-own\nextends: dgx-h100\nsource: ours\n", encoding="utf-8")
+    assert here.page("/catalog?kind=clusters").attributes("a", href="/catalog/clusters/our-own")
+    own.unlink()
+    assert "our-own" not in here.page("/catalog?kind=clusters").text
 
 
 def test_lists_of_models_and_clusters_are_those_of_the_api(here: Here) -> None:

@@ -82,7 +82,8 @@ def list_page(request: Request, principal: Reader) -> Response:
     """The entries of a kind, by name."""
     query = checked(CatalogQuery, request)
     listing = _LISTINGS[query.kind]
-    rows = _rows(query.kind, folders.user_dir())
+    user_dir = folders.user_dir()
+    rows = [(name, _row(query.kind, name, user_dir)) for name in listing.names()]
     found = [(name, row) for name, row in rows if not query.q or _holds(name, row, query.q)]
     if wants_json(request):
         return twin(_list_json(request, query, principal, [name for name, _ in found]))
@@ -162,11 +163,11 @@ def _list_json(request: Request, query: CatalogQuery, principal: Principal, name
     return JSONResponse({"items": [item for item in items if item["name"].lower() in wanted]})
 
 
-# Keyed by the user's directory as well, since the catalog depends on it.
-@lru_cache(maxsize=8)
-def _rows(kind: str, user_dir: object) -> tuple[tuple[str, tuple[Cell, ...]], ...]:
-    listing = _LISTINGS[kind]
-    return tuple((name, listing.row(name)) for name in listing.names())
+# Keyed by the user's directory as well, since a name may mean something else there. What names there are is looked up
+# each time: files may come and go.
+@lru_cache(maxsize=2048)
+def _row(kind: str, name: str, user_dir: object) -> tuple[Cell, ...]:
+    return _LISTINGS[kind].row(name)
 
 
 def _holds(name: str, row: tuple[Cell, ...], wanted: str) -> bool:

@@ -59,15 +59,15 @@ class RankedBy:
             Column(
                 slug="cost",
                 name="cost",
-                unit="per step",
+                unit="/step",
                 meaning=f"Of a step on the devices that the plan uses, {MONEY}.",
                 text=lambda entry: money(of_step(entry)),
                 value=of_step,
             ),
             Column(
                 slug="tokens_cost",
-                name="cost",
-                unit="1e9 tokens",
+                name="1e9 tok.",
+                unit="cost",
                 meaning=f"Of 1e9 tokens on the devices that the plan uses, {MONEY}.",
                 text=lambda entry: money(of_tokens(entry)),
                 value=of_tokens,

@@ -21,6 +21,8 @@ _MINUS = "\N{MINUS SIGN}"
 _MOST_CHOSEN = 200
 _BY_STEP = RankedBy()
 _ALWAYS = (RANK, *(column for group in GROUPS for column in group.columns), INTERVAL)
+# What says nothing where the axis is 1 in all plans.
+_OF_AN_AXIS = {"cp": ("cp_by",), "ep": ("ep",), "etp": ("etp",)}
 _COSTS = RankedBy(objective="cost", price=1.0).group
 # By cost only where there is a price; else the ranks are in that order.
 _SLUGS = [column.slug for column in (*_ALWAYS, *(_COSTS.columns if _COSTS else ()))]
@@ -164,9 +166,11 @@ def in_order(plans: list[Json], query: TableQuery, by: RankedBy = _BY_STEP) -> l
 
 
 def _groups_of(plans: list[Json], by: RankedBy) -> list[Group]:
-    """The columns that say something of these plans: options where any plan has some, batches where they differ."""
+    """The columns that say something of these plans: options and experts where any plan has some, say."""
     leading = by.group
     left_out = {OPTIONS.slug} if not any(entry.get("options") for entry in plans) else set[str]()
+    for axis, slugs in _OF_AN_AXIS.items():
+        left_out |= set(slugs) if all(entry["plan"][axis] == 1 for entry in plans) else set()
     left_out |= set() if by.several_batches else {BATCH.slug}
     left_out |= {DEVICES.slug} if leading and DEVICES in leading.columns else set()
     usual = [

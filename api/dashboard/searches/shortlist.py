@@ -41,6 +41,7 @@ def shortlist_of(answer: Json) -> Shortlist | None:
     found = answer.get("shortlist")
     if not found:
         return None
+    asked = answer["scenario"]["global_batch_size"]
     stored = {entry["id"] for entry in answer["plans"]}
     return Shortlist(
         told=f"The fastest of {number(found['considered'])} plans (up to {found['up_to'] - 1.0:.0%} slower as "
@@ -53,8 +54,14 @@ def shortlist_of(answer: Json) -> Shortlist | None:
                 step=seconds(entry["prediction"]["step_time_s"]),
                 probability=percent(entry["probability"]),
                 loss=percent(entry["loss"]),
-                mesh=mesh_of(entry["plan"]),
+                mesh=_mesh(entry["plan"], asked),
             )
             for entry in found["plans"]
         ),
     )
+
+
+def _mesh(plan: Json, batch: int) -> str:
+    """With its batch where that is not the one asked for."""
+    other = plan["global_batch_size"]
+    return mesh_of(plan) if other == batch else f"{mesh_of(plan)}, batch {number(other)}"
