@@ -43,6 +43,12 @@ _CUT = """
 [...document.querySelectorAll('.scroll')]
   .filter(box => box.scrollWidth > box.clientWidth && getComputedStyle(box).overflowX != 'auto').length
 """
+_SMALLEST_TEXT = """
+Math.min(...[...document.querySelectorAll('.picture > svg')].map(picture => {
+  const text = parseFloat(getComputedStyle(picture.querySelector('text')).fontSize);
+  return text * picture.getBoundingClientRect().width / picture.viewBox.baseVal.width;
+}))
+"""
 _LUMINANCES = """
 ["backgroundColor", "color"].map(name => {
   const [red, green, blue] = getComputedStyle(document.body)[name].match(/\\d+/g).map(Number);
@@ -109,6 +115,9 @@ def test_charts_are_there_without_a_script_and_move_nothing_when_zoomed(
     with visiting(browser, server.address, java_script_enabled=False) as visit:
         visit.page.goto(showcase.paths[name])
         expect(visit.page.locator("figure.chart svg").first).to_be_visible()
+        for width in (1280, 390):
+            visit.page.set_viewport_size({"width": width, "height": 844})
+            assert visit.page.evaluate(_SMALLEST_TEXT) >= 10.0, width
     with visiting(browser, server.address) as visit:
         page = visit.page
         page.goto(showcase.paths[name])

@@ -7,6 +7,9 @@ from typing import Literal
 
 Kind = Literal["points", "line", "bars"]
 
+WIDE, HALF = 760, 560
+"""Pixels of charts that have a page's width, or half of it, for their own."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
@@ -84,7 +87,7 @@ class Chart:
     Attributes:
         id: unique on its page; letters and hyphens.
         told: what the picture shows, for those who don't see it.
-        height: in pixels, at a width of 760.
+        width, height: in pixels. It is drawn somewhat smaller or larger, as there is room; text can be read all the same.
     """
 
     id: str
@@ -95,6 +98,7 @@ class Chart:
     series: tuple[Series, ...]
     marks: tuple[Mark, ...] = ()
     diagonal: Diagonal | None = None
+    width: int = WIDE
     height: int = 300
 
     @property
@@ -129,7 +133,7 @@ class ParallelCoordinates:
     Attributes:
         id: unique on its page; letters and hyphens.
         told: what the picture shows, for those who don't see it.
-        height: in pixels, at a width of 760.
+        height: in pixels, at a width of ``WIDE``.
     """
 
     id: str

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from api.dashboard.charts.chart import Chart, Series
 from api.dashboard.charts.scales import Scale, Ticks, scale_of
 
-WIDTH = 760
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 44
 BAR = 0.72
 """How wide a bar is, of the distance between categories."""
@@ -69,10 +68,10 @@ def drawing_of(chart: Chart) -> Drawing:
     x, y = scales_of(chart)
     return Drawing(
         chart=chart,
-        width=WIDTH,
+        width=chart.width,
         height=chart.height,
         left=LEFT,
-        right=WIDTH - RIGHT,
+        right=chart.width - RIGHT,
         top=TOP,
         bottom=chart.height - BOTTOM,
         x_ticks=[(x(tick), label) for tick, label in thinned(x.ticks)],
@@ -91,7 +90,7 @@ def scales_of(chart: Chart) -> tuple[Scale, Scale]:
     positions = [position for series in chart.series for position in series.x]
     if chart.diagonal:
         positions, values = [*positions, *values], [*positions, *values]
-    x = scale_of(chart.x, positions, LEFT, WIDTH - RIGHT)
+    x = scale_of(chart.x, positions, LEFT, chart.width - RIGHT)
     return x, scale_of(chart.y, values, chart.height - BOTTOM, TOP)
 
 

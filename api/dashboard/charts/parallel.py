@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from api.dashboard.charts.chart import Line, ParallelCoordinates
-from api.dashboard.charts.drawing import WIDTH
+from api.dashboard.charts.chart import WIDE, Line, ParallelCoordinates
 from api.dashboard.charts.scales import Ticks, scale_of
 
 _SIDE, _TOP, _BOTTOM = 44, 34, 14
@@ -45,7 +44,7 @@ class ParallelDrawing:
 def parallel_drawing_of(chart: ParallelCoordinates) -> ParallelDrawing:
     """Everything at its place."""
     bottom = chart.height - _BOTTOM
-    between = (WIDTH - 2 * _SIDE) / max(len(chart.axes) - 1, 1)
+    between = (WIDE - 2 * _SIDE) / max(len(chart.axes) - 1, 1)
     places = [round(_SIDE + between * number, 2) for number in range(len(chart.axes))]
     scales = [
         scale_of(axis, [value for line in chart.lines if (value := line.values[number]) is not None], bottom, _TOP)
@@ -72,7 +71,7 @@ def parallel_drawing_of(chart: ParallelCoordinates) -> ParallelDrawing:
         )
         for line in sorted(chart.lines, key=lambda line: line.strong)
     ]
-    return ParallelDrawing(width=WIDTH, height=chart.height, top=_TOP, bottom=bottom, axes=axes, courses=courses)
+    return ParallelDrawing(width=WIDE, height=chart.height, top=_TOP, bottom=bottom, axes=axes, courses=courses)
 
 
 def _apart(ticks: list[tuple[float, str]]) -> Ticks:

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from api.dashboard.charts.chart import Axis, Chart, Diagonal, Mark, Series
-from api.dashboard.charts.drawing import BAR, BOTTOM, LEFT, RIGHT, TOP, WIDTH, scales_of, thinned
+from api.dashboard.charts.drawing import BAR, BOTTOM, LEFT, RIGHT, TOP, scales_of, thinned
 from api.dashboard.charts.scales import Scale
 
 Json = dict[str, Any]
@@ -20,10 +20,10 @@ _OPACITY = 0.75  # of points, which may lie on each other
 
 
 def figure_of(chart: Chart) -> Json:
-    """``{data, layout}``, in pixels of a picture that is ``WIDTH`` wide."""
+    """``{data, layout}``, in pixels of the picture."""
     x, y = scales_of(chart)
     layout: Json = {
-        "width": WIDTH,
+        "width": chart.width,
         "height": chart.height,
         "margin": {"l": LEFT, "r": RIGHT, "t": TOP, "b": BOTTOM},
         "font": {"size": _FONT, "color": _QUIET},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from api.dashboard.charts.chart import Axis, Chart, Mark, Series
+from api.dashboard.charts.chart import HALF, Axis, Chart, Mark, Series
 from api.dashboard.compare.sides import Scale
 from api.dashboard.plans.waterfall import decimals
 from api.dashboard.terms import GIB, OF_MEMORY, OF_TIME, Kind, memory_by_kind, time_by_kind
@@ -27,6 +27,7 @@ def time_chart(predictions: Sequence[Json], scale: Scale) -> Chart:
         x=_plans(len(totals)),
         y=Axis(title="step time" if step else "per million tokens", unit=scale.unit, from_zero=True),
         series=_stacked(OF_TIME, kinds, digits, scale.unit),
+        width=HALF,
         height=280,
     )
 
@@ -46,6 +47,7 @@ def memory_chart(predictions: Sequence[Json]) -> Chart:
         y=Axis(title="memory", unit="GiB", from_zero=True),
         series=_stacked(OF_MEMORY, kinds, 1, "GiB"),
         marks=tuple(_marks(memories)),
+        width=HALF,
         height=280,
     )
 

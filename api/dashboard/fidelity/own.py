@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
-from api.dashboard.charts.chart import Axis, Chart, Diagonal, Series
+from api.dashboard.charts.chart import HALF, Axis, Chart, Diagonal, Series
 from api.dashboard.words import fine
 from db.records import Measurement, Plan
 from db.repositories import Repositories
@@ -140,6 +140,7 @@ def _chart(timed: list[_Timed]) -> Chart:
             if (chosen := [one for one in timed if one.is_inside == inside])
         ),
         diagonal=Diagonal(name="predicted as measured"),
+        width=HALF,
         height=380,
     )
 

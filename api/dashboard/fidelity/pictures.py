@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from api.dashboard.charts.chart import Axis, Chart, Diagonal, Series
+from api.dashboard.charts.chart import HALF, Axis, Chart, Diagonal, Series
 from api.dashboard.fidelity.quantities import Quantity
 from api.dashboard.fidelity.runs import View
 from costmodel.fidelity.observed import Floats
@@ -58,6 +58,7 @@ def scatter(view: View, shown: Quantity, colour: str) -> Chart | None:
             _series(view, shown, name, found, hue) for hue, (name, found) in enumerate(groups.items()) if found
         ),
         diagonal=Diagonal(name="predicted as measured"),
+        width=HALF,
         height=500,
     )
 

@@ -30,7 +30,7 @@
     });
     const { layout } = figure;
     const picture = chart.querySelector(".picture");
-    const share = Math.max(picture.clientWidth, parseFloat(getComputedStyle(picture).getPropertyValue("--least"))) / layout.width;
+    const share = Math.max(picture.clientWidth, parseFloat(getComputedStyle(picture.querySelector("svg")).minWidth)) / layout.width;
     layout.width *= share;
     layout.height *= share;
     for (const font of [layout.font, layout.xaxis.title.font, layout.yaxis.title.font]) font.size *= share;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.dashboard.charts.chart import Axis, Chart, Diagonal, Series
+from api.dashboard.charts.chart import HALF, Axis, Chart, Diagonal, Series
 from api.dashboard.words import fine
 from api.schemas.answers import Study
 from api.schemas.answers.studies import Trial
@@ -36,6 +36,7 @@ def course(study: Study) -> Chart | None:
     best = min((trial.step_time_s or 0.0 for trial in ran), default=None)
     told = f"Step times of {len(ran)} trials that ran, {len(stopped)} stopped early, {len(failed)} failed"
     return Chart(
+        width=HALF,
         id="course",
         title="Step time, trial by trial",
         told=told + ("" if best is None else f"; the best is {fine(best)} s."),
@@ -55,6 +56,7 @@ def against(study: Study) -> Chart | None:
     values = [value for trial in timed for value in (trial.step_time_s or 0.0, trial.predicted_step_time_s)]
     log = max(values) > _FAR_APART * min(values)
     return Chart(
+        width=HALF,
         id="against",
         title=f"Predicted against measured{said}",
         told=f"Predicted step times of {len(timed)} trials with their intervals, over the measured ones.",
