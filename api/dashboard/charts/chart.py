@@ -87,7 +87,7 @@ class Chart:
     Attributes:
         id: unique on its page; letters and hyphens.
         told: what the picture shows, for those who don't see it.
-        width, height: in pixels. It is drawn somewhat smaller or larger, as there is room; text can be read all the same.
+        width, height: in pixels. It is drawn somewhat smaller or larger, as there is room, and its text can be read.
     """
 
     id: str

@@ -91,15 +91,23 @@ def notes(memory: Json) -> list[str]:
             f"{memory['peak_bytes'] / GIB:.1f} GiB allocated on the fullest device, {low:.1f} to {high:.1f} expected."
         )
     if memory.get("reserved_bytes") and memory.get("device_bytes"):
-        found.append(
-            f"The process then holds about {memory['reserved_bytes'] / GIB:.1f} of the device's "
-            f"{memory['device_bytes'] / GIB:.1f} GiB, with its allocator's pool and what lies outside of that."
-        )
+        found.append(_held(memory["reserved_bytes"], memory["device_bytes"]))
     if hosts := memory.get("host_bytes_per_node"):
         there = memory.get("host_memory_bytes_per_node")
         of = f" of {there / GIB:,.0f}" if there else ""
         found.append(f"Offloaded: {hosts / GIB:,.1f}{of} GiB in the memory of each node.")
     return found
+
+
+def _held(held: int, there: int) -> str:
+    """What the process holds of the device; in plain words where that is more than there is."""
+    pool = "with its allocator's pool and what lies outside of that"
+    if held <= there:
+        return f"The process then holds about {held / GIB:.1f} of the device's {there / GIB:.1f} GiB, {pool}."
+    return (
+        f"At risk: the process would then hold about {held / GIB:.1f} GiB, {pool}, which is more than the device's "
+        f"{there / GIB:.1f} GiB; it runs only if the allocator gives back what it keeps for later."
+    )
 
 
 def _layers(layers: Sequence[int], place: int) -> str:
