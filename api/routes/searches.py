@@ -163,12 +163,22 @@ def list_searches(
     request: Request, state: Served, principal: Reader, query: Annotated[SearchesQuery, Query()]
 ) -> Response:
     """Filtered by state, status, model, cluster and age."""
+    return conditional(request, body_of(listed(state, query)))
+
+
+def listed(state: State, query: SearchesQuery, *, parts: bool = False) -> SearchList:
+    """A page of the list.
+
+    Args:
+        parts: model and cluster may be parts of names, whatever the case of their letters.
+    """
     place = place_of(query.cursor, NEWEST_FIRST, query.filters, by_time=True)
     since = None if query.age is None else now() - query.age
     with state.store.reading() as repos:
-        page = repos.searches.list(**query.filters | {"since": since}, after=place, limit=query.limit)
+        filters = query.filters | {"since": since, "parts": parts}
+        page = repos.searches.list(**filters, after=place, limit=query.limit)
     further = cursor_of(page.next, NEWEST_FIRST, query.filters)
-    return conditional(request, body_of(SearchList(items=[listed_search(item) for item in page.items], next=further)))
+    return SearchList(items=[listed_search(item) for item in page.items], next=further)
 
 
 @router.get("/{search_id}", response_model=Search, responses=problems(304, 404), summary="A search and its answer")

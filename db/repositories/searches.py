@@ -111,6 +111,7 @@ class Searches(SearchWork):
         model: str | None = None,
         cluster: str | None = None,
         since: datetime | None = None,
+        parts: bool = False,
         after: tuple[Any, str] | None = None,
         limit: int,
     ) -> Page:
@@ -118,14 +119,20 @@ class Searches(SearchWork):
 
         Args:
             since: when the oldest was asked.
+            parts: model and cluster are parts of names, whatever the case of their letters.
         """
-        columns = (
-            (SearchRow.state, state),
-            (SearchRow.status, status),
-            (ModelRow.name, model),
-            (ClusterRow.name, cluster),
-        )
-        query = _WHOLE.where(*(column == value for column, value in columns if value is not None))
+        query = _WHOLE
+        for column, value in ((SearchRow.state, state), (SearchRow.status, status)):
+            query = query if value is None else query.where(column == value)
+        for row, reference, value in (
+            (ModelRow, ScenarioRow.model_id, model),
+            (ClusterRow, ScenarioRow.cluster_id, cluster),
+        ):
+            if value is not None and parts:
+                # Few rows have names, so that they are looked through once and not for every search.
+                query = query.where(reference.in_(select(row.id).where(row.name.icontains(value, autoescape=True))))
+            elif value is not None:
+                query = query.where(row.name == value)
         if since is not None:
             query = query.where(SearchRow.created_at >= since)
         return page_by_creation(

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from api.dashboard.compare import routes
 from tests.api.pages_here import Here
 from tests.api.plans_here import measure, plans_here, stored_plans
 
@@ -126,12 +127,23 @@ def test_the_first_digits_of_an_id_will_do(here: Here, plans: list[Json]) -> Non
     assert response.headers["location"] == f"/compare?plan={one}&plan={other}"
 
 
+def test_of_too_many_plans_the_first_are_compared(
+    here: Here, plans: list[Json], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes, "_MOST", 2)
+    page = here.page(_address(*plans))
+    assert "At most 2 plans are compared at a time: these are the first of the 3 that were chosen." in page.text
+
+
 def test_what_cannot_be_compared_is_named(here: Here, plans: list[Json]) -> None:
     unknown = "0" * 32
     assert unknown in here.page(f"{_address(plans[0])}&plan={unknown}", 404).text
     assert "nonsense" in here.page(f"{_address(plans[0])}&plan=nonsense", 404).text
     many = "&".join(f"plan={digit * 32}" for digit in "1234567")
-    assert "at most 6 plans" in here.page(f"/compare?{many}", 422).text
+    assert here.json(f"/compare?{many}", 422)["errors"][0]["pointer"] == "plan"
     assert "no such parameter" in here.page(f"{_address(*plans)}&sort=mfu", 422).text
-    short = here.fetch(_address(plans[0], path="/compare.json"))
-    assert (short.status_code, short.json()["errors"][0]["pointer"]) == (422, "plan")
+    assert here.json("/compare.json?plan=")["plans"] == []
+    one, other = plans[0]["id"], plans[1]["id"]
+    alone = here.json(f"/compare.json?plan={one[:10]}")
+    assert alone["plans"] == [one]
+    assert other in [offer["id"] for offer in alone["offers"]]

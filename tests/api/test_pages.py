@@ -179,6 +179,9 @@ def test_a_name_is_text_whatever_it_says(site: Site) -> None:
 
 def test_the_list_is_filtered_and_empty_fields_are_no_filter(site: Site, answered: str) -> None:
     assert site.get("/searches?model=llama-3.2-1b&cluster=&state=done&status=").attributes("a", href=answered)
+    assert site.get("/searches?model=LLAMA-3.2&cluster=h100").attributes("a", href=answered)
+    assert site.server.client.get("/searches.json?model=LLAMA-3.2&cluster=h100").json()["items"]
+    assert site.server.client.get("/v1/searches?model=LLAMA-3.2").json()["items"] == []
     recent = site.get("/searches?since=PT2H")
     assert recent.attributes("a", href=answered)
     assert [option for option in recent.attributes("option", value="PT2H") if "selected" in option]

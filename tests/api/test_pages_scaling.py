@@ -42,6 +42,7 @@ def in_the_table(page: Page) -> list[str]:
 
 
 def test_before_anything_is_asked_there_is_the_form_with_an_example(site: Site) -> None:
+    assert site.server.client.get("/scaling.json").json() == {"question": None, "points": []}
     page = site.get("/scaling")
     assert page.with_id("ask-devices")["value"] == "64..1024"
     assert page.attributes("table") == []
@@ -60,6 +61,8 @@ def test_looking_shows_what_is_stored_and_asks_nothing(site: Site) -> None:
     for search, answer in searches.values():
         assert page.attributes("a", href=f"/searches/{search}")
         assert f"{answer['best']:.3f}" in page.text
+    for said in ("Sequence length 4,096 tokens", "Objective least time of a step", "Framework Megatron-Core"):
+        assert said in page.text
     first, second = in_the_table(page)
     assert page.attributes("a", href=f"/plans/{first}")
     assert {chart["id"] for chart in page.attributes("figure")} == {"step-time", "cost", "tokens"}
@@ -96,7 +99,9 @@ def test_the_button_asks_for_what_is_missing_and_comes_back(site: Site) -> None:
     assert points[1]["search_id"] == held
     assert points[1]["status"] == "running"
     assert points[0]["status"] in ("queued", "running", "optimal")
-    assert site.get(path).with_id("curve")["hx-get"] == path
+    waiting = site.get(path)
+    assert waiting.attributes("div", **{"data-every": "3000"})
+    assert [part["id"] for part in waiting.attributes("section", **{"data-part": ""})] == ["points"]
     site.server.client.post(f"/searches/{points[0]['search_id']}/cancel", headers=BROWSER)
 
 

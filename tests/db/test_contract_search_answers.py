@@ -142,6 +142,13 @@ def test_searches_are_listed_newest_first_and_filtered(store: Store) -> None:
         assert list(repos.searches.list(status="feasible", limit=10).items) == [cut]
         assert list(repos.searches.list(model="mixtral-8x22b", limit=10).items) == [done]
         assert list(repos.searches.list(cluster="dgx-h100", state="queued", limit=10).items) == [waiting]
+        assert list(repos.searches.list(model="MIXTRAL", cluster="gx-B", parts=True, limit=10).items) == [done]
+        assert list(repos.searches.list(model="mixtral", limit=10).items) == []
+        # Neither of these stands for any other text.
+        assert [repos.searches.list(model=name, parts=True, limit=10).items for name in ("m%x", "mixtral_8")] == [
+            [],
+            [],
+        ]
         assert list(repos.searches.list(since=later(1), limit=10).items) == [waiting, cut]
         first = repos.searches.list(limit=2)
         rest = repos.searches.list(after=first.next, limit=2)

@@ -11,9 +11,7 @@ from itertools import combinations
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import RedirectResponse, Response
-from pydantic import ValidationError
+from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from api.auth import Principal, Reader
 from api.dashboard.compare import pictures, tables
@@ -54,18 +52,28 @@ class Offer:
 @router.get("/compare")
 @router.get("/compare.json")
 def compare_page(request: Request, state: Served, principal: Reader) -> Response:
-    """The plans of the query string, in its order; the twin is ``GET /v1/plans/compare``."""
+    """The plans of the query string, in its order; the twin is ``GET /v1/plans/compare``, or what to choose from."""
     given = request.query_params.getlist("plan")
-    if wants_json(request):
-        return twin(plans.compare_plans(request, state, principal, _query(given, request)))
     _check_names(request)
     ids = _ids(state, given)
+    if wants_json(request):
+        return twin(_as_json(request, state, principal, ids))
     if len(ids) > _MOST:
-        detail = f"at most {_MOST} plans are compared at a time, and these are {len(ids)}"
-        raise ProblemRaised(422, f"plan: {detail}", errors=[{"pointer": "plan", "detail": detail}])
+        return _compared(state, principal, ids[:_MOST], left_out=len(ids) - _MOST)
     if ids != given and any(given):
         return RedirectResponse(address(ids), 303)
     return _chosen(state, principal, ids) if len(ids) < 2 else _compared(state, principal, ids)
+
+
+def _as_json(request: Request, state: State, principal: Principal, ids: list[str]) -> Response:
+    if len(ids) > _MOST:
+        detail = f"at most {_MOST} plans are compared at a time, and these are {len(ids)}"
+        raise ProblemRaised(422, f"plan: {detail}", errors=[{"pointer": "plan", "detail": detail}])
+    if len(ids) > 1:
+        return plans.compare_plans(request, state, principal, CompareQuery(plan=ids))
+    _, offers = _to_choose_from(state, principal, ids)
+    offered = [{"id": offer.plan.id, "mesh": offer.mesh} for offer in offers]
+    return JSONResponse({"plans": ids, "offers": offered})
 
 
 def _check_names(request: Request) -> None:
@@ -76,13 +84,6 @@ def _check_names(request: Request) -> None:
                 f"{name}: there is no such parameter",
                 errors=[{"pointer": name, "detail": "there is no such parameter"}],
             )
-
-
-def _query(given: Sequence[str], request: Request) -> CompareQuery:
-    try:
-        return CompareQuery.model_validate({**dict(request.query_params), "plan": list(given)})
-    except ValidationError as error:
-        raise RequestValidationError([{**found, "loc": ("query", *found["loc"])} for found in error.errors()]) from None
 
 
 def _ids(state: State, given: Sequence[str]) -> list[str]:
@@ -114,7 +115,7 @@ def _whole(state: State, short: str) -> str:
     return found[0]
 
 
-def _compared(state: State, principal: Principal, ids: list[str]) -> Response:
+def _compared(state: State, principal: Principal, ids: list[str], left_out: int = 0) -> Response:
     # Read from the JSON twin, so that the two can't differ; asked without conditions, it always has a body.
     nobody = Request({"type": "http", "headers": []})
     answer: Json = json.loads(bytes(plans.compare_plans(nobody, state, principal, CompareQuery(plan=ids)).body))
@@ -148,6 +149,7 @@ def _compared(state: State, principal: Principal, ids: list[str]) -> Response:
         "query": address(ids).partition("?")[2],
         "ids": ids,
         "room": len(ids) < _MOST,
+        "left_out": left_out,
     }
     return page("compare.html", **shown)
 
@@ -169,15 +171,18 @@ def _other_way(stored: Sequence[StoredPlan], runs: Sequence[Sequence[Run]], scal
 
 def _chosen(state: State, principal: Principal, ids: list[str]) -> Response:
     """With one plan or none: plans to choose from, those of its own search first."""
-    first = None
-    with state.store.reading() as repos:
-        if ids:
-            first = stored_plan(repos, answer_of(state, principal, ids[0]))
-        offers = _offers(repos, first)
+    first, offers = _to_choose_from(state, principal, ids)
     shown: Json = {"first": first, "offers": offers, "now": datetime.now(UTC)}
     if first is not None:
         shown["side"] = sides_of([first], [first.prediction])[0]
     return page("compare_choose.html", **shown)
+
+
+def _to_choose_from(state: State, principal: Principal, ids: list[str]) -> tuple[StoredPlan | None, list[Offer]]:
+    """The plan that is there already, if any, and others."""
+    with state.store.reading() as repos:
+        first = stored_plan(repos, answer_of(state, principal, ids[0])) if ids else None
+        return first, _offers(repos, first)
 
 
 def _offers(repos: Repositories, first: StoredPlan | None) -> list[Offer]:

@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from api.dashboard.searches.checks import said
 from api.dashboard.searches.fields import Field, fields
 from api.dashboard.searches.form import Form, empty_form, question_of
+from api.dashboard.searches.objective_columns import OBJECTIVES
+from api.dashboard.words import number
 from api.schemas.requests import SearchBody
+from costmodel.catalog.framework_catalog import load_framework
 from costmodel.errors import InvalidInput
 from planner.counts import values_of
 
@@ -79,5 +82,21 @@ def question_in_words(shown: Sequence[Field], form: Form) -> list[tuple[str, str
     for field in shown:
         text = " ".join(form.typed.get(field.name, "").split()) or ("" if field.required else field.default)
         if text and (not field.rare or text != field.default):
-            found.append((field.label, f"{text} {field.unit}".strip()))
+            found.append((field.label, f"{_in_words(field, text)} {field.unit}".strip()))
     return found
+
+
+def _in_words(field: Field, text: str) -> str:
+    """As the page of a search has it: thousands set apart, and what a choice means."""
+    if field.name == "framework":
+        return _title_of(text)
+    if field.name == "objective":
+        return OBJECTIVES.get(text, text)
+    return number(int(text)) if field.kind == "whole" and text.isdecimal() else text
+
+
+def _title_of(framework: str) -> str:
+    try:
+        return load_framework(framework).title
+    except InvalidInput:
+        return framework

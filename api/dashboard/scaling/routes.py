@@ -28,8 +28,10 @@ router = APIRouter(include_in_schema=False)
 def scaling_page(request: Request, state: Served, principal: Reader) -> Response:
     """The form and, once it is filled in, the curve as far as it is answered."""
     typed = dict(request.query_params)
-    if not typed and not wants_json(request):
-        return _page(principal, first_form())
+    if not typed:
+        # Nothing was asked, so there is no curve.
+        nothing = JSONResponse({"question": None, "points": []})
+        return twin(nothing) if wants_json(request) else _page(principal, first_form())
     curve, form = _read(typed)
     points = [] if curve is None else points_of(state, curve)
     if curve is not None and (refusal := refusal_of(points)):
