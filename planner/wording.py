@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+_MESH = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")
+
 
 def sharding(plan: dict[str, Any]) -> str:
     """The ZeRO stage: ``2`` or, sharded within groups only, ``2 over 8``."""
     partly = plan["zero_stage"] > 0 and plan["dp_replicate"] > 1
     return f"{plan['zero_stage']} over {plan['dp_shard']}" if partly else str(plan["zero_stage"])
+
+
+def mesh_in_words(plan: dict[str, Any]) -> str:
+    """``tp 8, pp 16, dp 128``: every degree above one, and dp."""
+    return ", ".join(f"{axis} {plan[axis]}" for axis in _MESH if plan[axis] > 1 or axis == "dp")
 
 
 def plan_in_short(plan: dict[str, Any]) -> str:

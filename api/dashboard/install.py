@@ -14,7 +14,7 @@ from api.dashboard.plans import routes as plans
 from api.dashboard.scaling import routes as scaling
 from api.dashboard.searches import one as one_search
 from api.dashboard.searches import routes as searches
-from api.dashboard.searches.kept import Kept
+from api.dashboard.searches.kept import KeptAnswers
 from api.dashboard.studies import routes as studies
 from api.routes.common import given_once
 
@@ -33,7 +33,7 @@ def install(app: FastAPI) -> None:
     ):
         app.include_router(router, dependencies=[Depends(given_once)])
     app.state.fidelity = Workings()
-    app.state.answers = Kept()
+    app.state.answers = KeptAnswers()
     app.include_router(reference.router)
     app.include_router(assets.router)
     app.add_middleware(ErrorPages)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from costmodel.layers import COMMUNICATION
 from planner.explain.beats import PART_WORDS
 
-GIB = 2**30
-
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:

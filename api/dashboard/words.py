@@ -5,6 +5,27 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+GIB = 2**30
+
+KINDS = {
+    "nvlink": "NVLink",
+    "xgmi": "xGMI",
+    "ici": "ICI",
+    "neuronlink": "NeuronLink",
+    "hccs": "HCCS",
+    "pcie": "PCIe",
+    "infiniband": "InfiniBand",
+    "roce": "RoCE",
+    "efa": "EFA",
+    "tcp": "TCP",
+}
+"""Kinds of links as people write them."""
+
+EXCHANGES = {"p2p": "ring", "all_gather": "all-gather", "a2a": "all-to-all", "a2a+p2p": "all-to-all inside a ring"}
+"""Kinds of exchanges of context parallelism as people name them."""
+SHORT_EXCHANGES = {"p2p": "ring", "all_gather": "gather", "a2a": "a2a", "a2a+p2p": "a2a+ring"}
+"""The same for narrow columns."""
+
 _STEPS = {
     "queued": "Waiting for a free slot.",
     "running": "Started.",

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
-from threading import Event
+from threading import BoundedSemaphore, Event
+from time import monotonic
+from typing import cast
 from uuid import uuid4
 
 import numpy as np
 import pytest
 
-from api.dashboard.fidelity import pictures, runs
+from api.dashboard.fidelity import pictures, routes, runs
 from api.dashboard.fidelity.calibrations import differences
 from api.dashboard.fidelity.meanings import meaning_of
 from api.dashboard.fidelity.quantities import quantity_of
@@ -208,3 +210,16 @@ def test_one_is_worked_out_at_a_time_and_failures_again() -> None:
     broken: Future[int] = workings.ask("c", fails)
     assert isinstance(broken.exception(30), ValueError)
     assert workings.ask("c", lambda: 4).result(30) == 4
+
+
+def test_where_enough_wait_already_the_next_is_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait takes a thread of those that answer requests."""
+    monkeypatch.setattr(routes, "_WAITERS", BoundedSemaphore(1))
+    never: Future[Work] = Future()
+    with routes._WAITERS:
+        started = monotonic()
+        assert routes._all_done([never], 30.0) == [None]
+        assert monotonic() - started < 10.0
+    done: Future[Work] = Future()
+    done.set_result(cast(Work, "figures"))
+    assert routes._all_done([done], 30.0) == ["figures"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.dashboard.searches.kept import Kept, Known
+from api.dashboard.searches.kept import KeptAnswers, Known
 from api.dashboard.searches.objective_columns import RankedBy, ranked_by
 from api.dashboard.searches.pictures import axes_of, front_of
 from api.dashboard.searches.ranking import SHOWN, TableQuery, table_of
@@ -129,7 +129,7 @@ class _Search:
 
 
 def test_answers_are_kept_up_to_so_many_plans() -> None:
-    kept = Kept(most_plans=25)
+    kept = KeptAnswers(most_plans=25)
     for name in "abc":
         kept._keep(Known(search=_Search(name), scenario=None, answer={"plans": many(10)}))  # type: ignore[arg-type]
     assert list(kept._known) == ["b", "c"]
@@ -137,7 +137,7 @@ def test_answers_are_kept_up_to_so_many_plans() -> None:
         # Without plans each still takes room.
         kept._keep(Known(search=_Search(f"x{number}"), scenario=None, answer={}))  # type: ignore[arg-type]
     assert len(kept._known) == 25
-    kept = Kept(most_plans=25)
+    kept = KeptAnswers(most_plans=25)
     kept._keep(Known(search=_Search("b"), scenario=None, answer={"plans": many(10)}))  # type: ignore[arg-type]
     kept._keep(Known(search=_Search("c"), scenario=None, answer={"plans": [], "pareto": many(10)}))  # type: ignore[arg-type]
     assert kept._weight == 22

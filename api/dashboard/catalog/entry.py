@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from api.dashboard.catalog.tiers import Picture
 
-GIB = 2**30
-
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from api.dashboard.catalog.entry import Cell, Column, Entry, Table, figure, text
+from api.dashboard.words import EXCHANGES
 from costmodel.catalog.framework_catalog import load_framework
 from costmodel.rules import rules_for
 from costmodel.rules.rule import OWN
@@ -23,7 +24,6 @@ COLUMNS = (
     Column(name="Rules", figure=True),
     Column(name="Source"),
 )
-_EXCHANGES = {"p2p": "ring", "all_gather": "all-gather", "a2a": "all-to-all", "a2a+p2p": "all-to-all and ring"}
 _NOT_KNOWN = "nobody looked"
 _NONE = "none"
 _NO_RULES = "None of its own rules are known: only those that hold under every framework apply."
@@ -38,7 +38,7 @@ def row_of(name: str) -> tuple[Cell, ...]:
         text(found.version),
         text(", ".join(found.vendors)),
         text(_listed(found.schedules)),
-        text(_listed(_EXCHANGES.get(kind, kind) for kind in found.cp_comm_types)),
+        text(_listed(EXCHANGES.get(kind, kind) for kind in found.cp_comm_types)),
         text(", ".join(str(stage) for stage in found.zero_stages)),
         figure(len(found.precisions())),
         figure(len(rules_for(found))),
@@ -92,7 +92,7 @@ def _facts(found: FrameworkSpec) -> list[tuple[str, str]]:
     facts = [
         ("Tensor parallel", "yes" if found.tensor_parallel else "no"),
         ("Pipelines", _listed(found.schedules)),
-        ("Context parallel", _listed(_EXCHANGES.get(kind, kind) for kind in found.cp_comm_types)),
+        ("Context parallel", _listed(EXCHANGES.get(kind, kind) for kind in found.cp_comm_types)),
         ("Expert parallel", "yes" if found.expert_parallel else "no"),
         ("ZeRO", ", ".join(f"{stage} ({sharded.get(stage, '')})" for stage in found.zero_stages)),
         ("Precisions", _listed(found.precisions())),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from api.dashboard.catalog.entry import GIB, Cell, Column, Entry, Table, figure, gigabytes_per_s, measure, short, text
-from api.dashboard.catalog.tiers import KINDS, picture_of
+from api.dashboard.catalog.entry import Cell, Column, Entry, Table, figure, gigabytes_per_s, measure, short, text
+from api.dashboard.catalog.tiers import picture_of
+from api.dashboard.words import GIB, KINDS
 from costmodel.catalog.accelerator_catalog import load_accelerator
 from costmodel.catalog.cluster_catalog import cluster_names, named_cluster
 from costmodel.spec.cluster import AcceleratorSpec, ClusterSpec, TierSpec

@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from api.dashboard.words import KINDS
 from costmodel.spec.cluster import ClusterSpec, TierSpec
-
-KINDS = {
-    "nvlink": "NVLink",
-    "xgmi": "xGMI",
-    "ici": "ICI",
-    "neuronlink": "NeuronLink",
-    "hccs": "HCCS",
-    "pcie": "PCIe",
-    "infiniband": "InfiniBand",
-    "roce": "RoCE",
-    "efa": "EFA",
-    "tcp": "TCP",
-}
-"""Kinds of links as people write them."""
 
 _CELL, _GAP, _ACROSS, _MOST_DRAWN = 16, 5, 8, 16
 _PAD, _LINE, _LETTER, _GHOST = 12, 17, 6.4, 64

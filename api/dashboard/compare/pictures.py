@@ -8,7 +8,8 @@ from typing import Any
 from api.dashboard.charts.chart import HALF, Axis, Chart, Mark, Series
 from api.dashboard.compare.sides import Scale
 from api.dashboard.plans.waterfall import decimals
-from api.dashboard.terms import GIB, OF_MEMORY, OF_TIME, Kind, memory_by_kind, time_by_kind
+from api.dashboard.terms import OF_MEMORY, OF_TIME, Kind, memory_by_kind, time_by_kind
+from api.dashboard.words import GIB
 
 Json = dict[str, Any]
 

@@ -17,7 +17,7 @@ from api.auth import Principal, Reader
 from api.dashboard.compare import pictures, tables
 from api.dashboard.compare.sides import Scale, address, scale_of, scaled, sides_of, unlike
 from api.dashboard.compare.why import Compared, why
-from api.dashboard.plans.figures import facts, headline, is_of_today, mesh
+from api.dashboard.plans.figures import facts, headline, is_of_today
 from api.dashboard.plans.measured import Run, runs_of
 from api.dashboard.plans.stored import StoredPlan, answer_of, priced, stored_plan
 from api.dashboard.rendering import page, twin, wants_json
@@ -28,6 +28,7 @@ from api.schemas.queries import CompareQuery
 from api.state import State
 from db import records
 from db.repositories import Repositories
+from planner.wording import mesh_in_words
 
 router = APIRouter(include_in_schema=False)
 
@@ -197,5 +198,5 @@ def _offers(repos: Repositories, first: StoredPlan | None) -> list[Offer]:
         sort = "step_time_s" if first is not None and place < len(filters) - 1 else "-created_at"
         for plan in repos.plans.list(chosen, sort, None, _OFFERED).items:
             if first is None or plan.id != first.id:
-                found.setdefault(plan.id, Offer(plan=plan, mesh=mesh(plan.axes)))
+                found.setdefault(plan.id, Offer(plan=plan, mesh=mesh_in_words(plan.axes)))
     return list(found.values())[:_OFFERED]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from api.dashboard.plans.figures import headline, mesh
+from api.dashboard.plans.figures import headline
 from api.dashboard.plans.stored import StoredPlan
-from api.dashboard.terms import GIB
-from api.dashboard.words import number, percent, seconds
+from api.dashboard.words import GIB, number, percent, seconds
+from planner.wording import mesh_in_words
 
 Json = dict[str, Any]
 
@@ -96,7 +96,7 @@ def sides_of(plans: Sequence[StoredPlan], predictions: Sequence[Json]) -> list[S
             number=place + 1,
             id=plan.id,
             headline=headline(plan.about, plan.plan),
-            mesh=mesh(plan.plan),
+            mesh=mesh_in_words(plan.plan),
             step=seconds(predictions[place]["step_time_s"]),
             interval=" to ".join(map(seconds, predictions[place]["step_time_interval_s"])),
             tokens=number(plan.prediction["tokens_per_s_per_device"]),

@@ -8,7 +8,8 @@ from typing import Any
 
 from api.dashboard.compare.sides import signed
 from api.dashboard.plans.waterfall import decimals
-from api.dashboard.terms import GIB, Kind, memory_kind, memory_name, time_kind, time_name
+from api.dashboard.terms import Kind, memory_kind, memory_name, time_kind, time_name
+from api.dashboard.words import GIB
 from costmodel.stages import shortened
 
 Json = dict[str, Any]

@@ -8,7 +8,8 @@ from typing import Any
 
 from api.dashboard.compare.sides import PER_TOKEN, per_token, scaled
 from api.dashboard.plans.stored import Priced, StoredPlan
-from api.dashboard.terms import GIB, time_name
+from api.dashboard.terms import time_name
+from api.dashboard.words import GIB
 from costmodel.errors import InvalidInput
 from costmodel.facts import Facts
 from costmodel.plan_errors import plan_errors

@@ -8,7 +8,7 @@ from datetime import datetime
 from statistics import median
 
 from api.dashboard.charts.chart import HALF, Axis, Chart, Diagonal, Series
-from api.dashboard.words import fine
+from api.dashboard.words import GIB, fine
 from db.records import Measurement, Plan
 from db.repositories import Repositories
 from planner.profiling.probe.facts import CPU_BACKEND, CPU_FAMILY
@@ -17,7 +17,6 @@ from planner.stored.compared import step_time_of
 LOOKED_AT = 100
 """The newest so many are looked at: each brings its plan with it."""
 _LISTED = 20
-_GIB = 2**30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +120,7 @@ def _row(item: Measurement, plan: Plan, *, on_cpus: bool) -> OwnRow:
         interval=f"{fine(low)}–{fine(high)}",
         measured="" if step is None else fine(step),
         ratio="" if step is None else f"{step / predicted:.3f}",
-        peak="" if item.peak_allocated_bytes is None else f"{item.peak_allocated_bytes / _GIB:.1f}",
+        peak="" if item.peak_allocated_bytes is None else f"{item.peak_allocated_bytes / GIB:.1f}",
         measured_at=item.measured_at,
     )
 

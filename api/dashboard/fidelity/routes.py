@@ -5,6 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from functools import lru_cache
+from threading import BoundedSemaphore
+from time import monotonic
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
@@ -36,6 +38,9 @@ router = APIRouter(include_in_schema=False)
 
 _WORST_LISTED = 15
 _LOOK_AGAIN_S = 2
+# Each takes a thread of those that answer requests.
+_MOST_WAITERS = 8
+_WAITERS = BoundedSemaphore(_MOST_WAITERS)
 
 
 class FidelityQuery(BaseModel):
@@ -73,8 +78,8 @@ def fidelity_page(
     second = _named(known, query.against, "against") if query.against else None
     works = [_ask(request, record) for record in (first, second) if record is not None]
     if wants_json(request):
-        wait = wait_of(prefer or (), state.settings.longest_wait_s)
-        return twin(_json(query, first, second, [_done(work, wait or 0.0) for work in works]))
+        wait = wait_of(prefer or (), state.settings.longest_wait_s) or 0.0
+        return twin(_json(query, first, second, _all_done(works, wait)))
     views = [None if work is None else view_of(work, query.chosen) for work in (_done(work, 0.0) for work in works)]
     ready = all(view is not None for view in views)
     with state.store.reading() as repos:
@@ -236,6 +241,17 @@ def _worked_out(record: records.Calibration) -> Work:
     view = view_of(found, Chosen())
     residuals_of(view, quantity_of(view, "time"))
     return found
+
+
+def _all_done(works: list[Future[Work]], seconds: float) -> list[Work | None]:
+    """Those that are there by then; at once, where enough others wait already."""
+    if not _WAITERS.acquire(blocking=False):
+        return [_done(work, 0.0) for work in works]
+    try:
+        until = monotonic() + seconds
+        return [_done(work, max(until - monotonic(), 0.0)) for work in works]
+    finally:
+        _WAITERS.release()
 
 
 def _done(work: Future[Work], seconds: float) -> Work | None:

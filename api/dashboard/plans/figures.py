@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.dashboard.plans.stored import StoredPlan
-from api.dashboard.terms import GIB
-from api.dashboard.words import number, percent, seconds
+from api.dashboard.words import EXCHANGES, GIB, number, percent, seconds
 from costmodel.fingerprint import cost_model_version
 from costmodel.stages import shortened
 from db import records
@@ -15,7 +14,6 @@ from planner.wording import sharding
 
 Json = dict[str, Any]
 
-_MESH = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")
 _FIT = {
     "fits": ("good", "fits"),
     "at_risk": ("fair", "fits, at risk: the upper end of the interval does not"),
@@ -26,7 +24,6 @@ _PROVENANCE = {
     "calibrated": "fitted to measured runs",
     "measured": "measured on this very plan",
 }
-_EXCHANGES = {"p2p": "ring", "all_gather": "all-gather", "a2a": "all-to-all", "a2a+p2p": "all-to-all inside a ring"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +47,6 @@ def headline(about: records.Scenario, plan: Json) -> str:
     idle = about.devices - plan["devices_used"]
     left = f" ({number(idle)} idle)" if idle else ""
     return f"{about.model.name} on {number(about.devices)} × {about.cluster.accelerator}{left}"
-
-
-def mesh(plan: Json) -> str:
-    """``tp 8, pp 16, dp 128``: every degree above one, and dp."""
-    return ", ".join(f"{axis} {plan[axis]}" for axis in _MESH if plan[axis] > 1 or axis == "dp")
 
 
 def facts(stored: StoredPlan) -> list[tuple[str, str]]:
@@ -151,7 +143,7 @@ def axes(plan: Json, options: tuple[str, ...] = ()) -> list[tuple[str, str, str]
     """``(name, value, meaning)`` of every axis that does something, in the order in which people say them."""
     found = [("tp", plan["tp"], "devices that share out a layer")]
     if plan["cp"] > 1:
-        found.append(("cp", plan["cp"], f"devices that share out a sequence, by {_EXCHANGES[plan['cp_comm_type']]}"))
+        found.append(("cp", plan["cp"], f"devices that share out a sequence, by {EXCHANGES[plan['cp_comm_type']]}"))
     stages = f"stages of {shortened(plan['layers_per_stage'])} layers" if plan["pp"] > 1 else "no pipeline"
     found.append(("pp", plan["pp"], stages))
     if plan["vpp"] > 1:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from api.dashboard.terms import GIB
-from api.dashboard.words import seconds
+from api.dashboard.words import GIB, seconds
 from db import records
 from db.repositories import Repositories
 from planner.stored.compared import beside_predicted, step_time_of

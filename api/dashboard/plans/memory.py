@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.dashboard.charts.chart import Axis, Chart, Mark, Series
-from api.dashboard.terms import GIB, OF_MEMORY, memory_by_kind, memory_name
+from api.dashboard.terms import OF_MEMORY, memory_by_kind, memory_name
+from api.dashboard.words import GIB
 
 Json = dict[str, Any]
 

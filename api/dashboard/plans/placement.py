@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.dashboard.plans.stored import Priced
-from api.dashboard.words import number
+from api.dashboard.words import KINDS, number
 from costmodel.facts import Facts
 from costmodel.placement import Crossed, PlacedGroup, placement_of
 from costmodel.spec.cluster import SCALE_UP_KINDS, ClusterSpec, TierSpec
@@ -25,18 +25,6 @@ _WORDS = {
     "pp": ("pp", "the layers, as stages"),
 }
 _TIMES = {"tp": "tp_comm", "cp": "cp_comm", "ep": "ep_comm", "dp": "dp_comm", "pp": "pp_comm"}
-_KINDS = {
-    "nvlink": "NVLink",
-    "xgmi": "xGMI",
-    "ici": "ICI",
-    "neuronlink": "NeuronLink",
-    "hccs": "HCCS",
-    "pcie": "PCIe",
-    "infiniband": "InfiniBand",
-    "roce": "RoCE",
-    "efa": "EFA",
-    "tcp": "TCP",
-}
 _CELL, _GAP, _ACROSS = 8, 2, 8  # pixels of a device, between two, and devices side by side in a node
 _WIDEST = 420
 _MOST_CELLS = 144  # of a domain that is drawn whole; of larger ones (pods) the nodes that hold members are
@@ -144,7 +132,7 @@ def _size(group: PlacedGroup, plan: Plan) -> str:
 
 
 def _links(tier: TierSpec) -> str:
-    kind = _KINDS.get(tier.kind, tier.kind)
+    kind = KINDS.get(tier.kind, tier.kind)
     shared = f", {tier.oversubscription:g}:1 oversubscribed" if tier.oversubscription > 1 else ""
     return f"{kind}{shared}" if tier.name == tier.kind else f"{kind} ({tier.name}){shared}"
 
@@ -159,7 +147,7 @@ def _stays(group: PlacedGroup, cluster: ClusterSpec) -> str:
     nodes = len(_units(group, node))
     over = "" if nodes == 1 else f" on {number(nodes)} nodes"
     if last.tier == 0 and domain > 1:
-        return f"inside one {_KINDS.get(tier.kind, tier.kind)} domain of {number(domain)}{over}"
+        return f"inside one {KINDS.get(tier.kind, tier.kind)} domain of {number(domain)}{over}"
     if nodes == 1:
         return "inside a node"
     if last.tier < len(cluster.tiers) - 1 and tier.group_devices:

@@ -25,6 +25,7 @@ from api.state import State
 from planner.export.trace.write import FILE as TRACE_FILE
 from planner.export.trace.write import NAME as TRACE
 from planner.options_in_words import options_in_words
+from planner.wording import mesh_in_words
 
 router = APIRouter(include_in_schema=False)
 
@@ -111,7 +112,7 @@ def plan_page(
     shown: dict[str, Any] = {
         "plan_id": plan_id,
         "headline": figures.headline(stored.about, plan),
-        "mesh": figures.mesh(plan),
+        "mesh": mesh_in_words(plan),
         "facts": figures.facts(stored),
         "figures": figures.figures(prediction),
         "conventions": figures.conventions(prediction),

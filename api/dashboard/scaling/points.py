@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.dashboard.scaling.question import Curve
-from api.dashboard.words import number, percent, seconds
+from api.dashboard.words import GIB, number, percent, seconds
 from api.questions import search_request
 from api.schemas.requests import SearchBody
 from api.state import State
@@ -17,13 +17,12 @@ from planner.question import Question
 from planner.search.request import SearchRequest
 from planner.service import standing
 from planner.sweeping import NOT_ASKED, REFUSED, point_of, with_efficiency
-from planner.wording import sharding
+from planner.wording import mesh_in_words, sharding
 
 Json = dict[str, Any]
 
 LIVE = ("queued", "running")
 _ASK_AGAIN = frozenset({NOT_ASKED, "failed", "cancelled"})
-_GIB = 2**30
 _TOKENS = 1e9
 _SAID = {
     "optimal": "proven best",
@@ -106,7 +105,7 @@ _COLUMNS = (
         name="Peak",
         unit="GiB",
         meaning="Memory allocated on the fullest device.",
-        text=lambda point: f"{point['prediction']['memory']['peak_bytes'] / _GIB:.1f}",
+        text=lambda point: f"{point['prediction']['memory']['peak_bytes'] / GIB:.1f}",
     ),
     Column(
         name="1e9 tokens",
@@ -194,11 +193,10 @@ def rows_of(points: list[Json]) -> list[Row]:
 
 def mesh_of(plan: Json) -> str:
     """A plan's mesh, micro-batch, sharding and recompute in a line."""
-    axes = [f"{axis} {plan[axis]}" for axis in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp") if plan[axis] > 1]
     more = [f"mbs {plan['micro_batch_size']}", f"ZeRO {sharding(plan)}"]
     if plan["recompute"] != "none":
         more.append(f"{plan['recompute']} recompute")
-    return ", ".join([*axes, *more])
+    return ", ".join([mesh_in_words(plan), *more])
 
 
 def _request(state: State, body: SearchBody) -> SearchRequest | InvalidInput:

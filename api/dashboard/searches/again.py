@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from api.dashboard.searches.fields import as_typed, fields
 from api.dashboard.searches.form import Form
+from api.dashboard.words import GIB
 from costmodel.calibration.calibration import DEFAULT_CALIBRATION, named_calibration
 from costmodel.catalog.cluster_catalog import named_cluster
 from costmodel.catalog.framework_catalog import load_framework
@@ -21,7 +22,6 @@ from costmodel.errors import InvalidInput
 from costmodel.fingerprint import calibration_id, cluster_id, model_id
 from db import records
 
-_GIB = 2**30
 _OF_THE_QUESTION = ("objective", "price_per_device_hour", "pins", "forbids", "min_used", "top", "max_seconds", "seed")
 _LATER = ("allow", "explain", "min_devices", "max_step_time_s", "batch_tolerance", "pareto", "shortlist")
 _OF_THE_SCENARIO = ("devices", "global_batch_size", "seq_len", "precision", "optimizer", "framework")
@@ -77,7 +77,7 @@ def values_of(search: records.Search, scenario: records.Scenario) -> dict[str, A
     values["gradient_dtype"] = scenario.spec.get("gradient_dtype")
     values["framework_version"] = None if _is_current(scenario) else scenario.framework_version
     free = scenario.min_free_bytes
-    values["min_free_gib"] = None if free is None else free / _GIB
+    values["min_free_gib"] = None if free is None else free / GIB
     values |= {named.kind: named.name if named.in_catalog else None for named in _named_in(scenario)}
     priced_by = _calibration_of(search)
     if priced_by.in_catalog and priced_by.name != DEFAULT_CALIBRATION:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from api.dashboard.words import number, percent, seconds
+from api.dashboard.words import GIB, SHORT_EXCHANGES, number, percent, seconds
 from costmodel.layers import COMMUNICATION
 from costmodel.stages import shortened
 from planner.wording import sharding
@@ -14,9 +14,7 @@ from planner.wording import sharding
 Json = dict[str, Any]
 Value = float | str
 
-_GIB = 2**30
 _FITS = {"fits": "fits", "at_risk": "at risk", "too_big": "too big", None: ""}
-_EXCHANGES = {"p2p": "ring", "all_gather": "gather", "a2a": "a2a", "a2a+p2p": "a2a+ring"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +93,7 @@ def _interval(entry: Json) -> str:
 
 
 def _exchange(entry: Json) -> str:
-    return "" if entry["plan"]["cp"] == 1 else _EXCHANGES[entry["plan"]["cp_comm_type"]]
+    return "" if entry["plan"]["cp"] == 1 else SHORT_EXCHANGES[entry["plan"]["cp_comm_type"]]
 
 
 def _held(prediction: Json) -> float:
@@ -105,7 +103,7 @@ def _held(prediction: Json) -> float:
 
 
 def _gib(count: float) -> str:
-    return "" if count == float("-inf") else f"{count / _GIB:.1f}"
+    return "" if count == float("-inf") else f"{count / GIB:.1f}"
 
 
 RANK = Column(

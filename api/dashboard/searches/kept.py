@@ -40,7 +40,7 @@ class Known:
         return 1 + sum(len(part) for part in parts)
 
 
-class Kept:
+class KeptAnswers:
     """Safe for several threads.
 
     Args:

@@ -16,7 +16,7 @@ from api.dashboard.rendering import checked, page, twin, wants_json
 from api.dashboard.searches import ranking, verdict
 from api.dashboard.searches.again import notes_of, scaling_address, why_not_again
 from api.dashboard.searches.exporting import csv_of
-from api.dashboard.searches.kept import Kept, Known
+from api.dashboard.searches.kept import KeptAnswers, Known
 from api.dashboard.searches.objective_columns import ranked_by
 from api.dashboard.searches.pictures import axes_of, front_of
 from api.dashboard.searches.shortlist import shortlist_of
@@ -134,8 +134,8 @@ def _table_query(request: Request) -> ranking.TableQuery:
     return checked(ranking.TableQuery, request, lists=("plan",))
 
 
-def _kept(request: Request) -> Kept:
-    kept: Kept = request.app.state.answers
+def _kept(request: Request) -> KeptAnswers:
+    kept: KeptAnswers = request.app.state.answers
     return kept
 
 

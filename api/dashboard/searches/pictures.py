@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from api.dashboard.charts.chart import Axis, Chart, Line, Mark, ParallelCoordinates, Series
-from api.dashboard.words import seconds
+from api.dashboard.words import GIB, seconds
+from planner.wording import mesh_in_words
 
 Json = dict[str, Any]
 
-_GIB = 2**30
 _MOST_LINES = 100
 _MOST_POINTS = 300
 _FRONT_HUE, _OTHER_HUE, _BEST_HUE = 0, 7, 1
@@ -40,7 +41,7 @@ def front_of(answer: Json) -> Chart | None:
     others = beside[:_MOST_POINTS]
     if len(front) + len(others) < 2:
         return None
-    usable = plans[0]["prediction"]["memory"]["usable_bytes"] / _GIB
+    usable = plans[0]["prediction"]["memory"]["usable_bytes"] / GIB
     name = (
         "none better in time, devices and free memory at once" if own else "none listed is faster in as little memory"
     )
@@ -69,7 +70,7 @@ def axes_of(plans: Sequence[Json]) -> ParallelCoordinates | None:
     for key, title in _AXES:
         counts = sorted({entry["plan"][key] for entry in shown})
         if len(counts) > 1:
-            found.append((_of_counts(title, counts), lambda entry, key=key: entry["plan"][key]))  # type: ignore[misc]
+            found.append((_of_counts(title, counts), partial(_axis, key)))
     policies = tuple(sorted({str(entry["plan"]["recompute"]) for entry in shown}))
     if len(policies) > 1:
         found.append(
@@ -78,7 +79,7 @@ def axes_of(plans: Sequence[Json]) -> ParallelCoordinates | None:
     if not found:
         return None
     found.append(
-        (Axis(title="memory", unit="GiB"), lambda entry: entry["prediction"]["memory"]["peak_bytes"] / _GIB),
+        (Axis(title="memory", unit="GiB"), lambda entry: entry["prediction"]["memory"]["peak_bytes"] / GIB),
     )
     found.append((Axis(title="step", unit="s"), lambda entry: entry["prediction"]["step_time_s"]))
     which = f"the best {len(shown)}" if len(shown) < len(plans) else f"all {len(shown)}"
@@ -100,6 +101,10 @@ def axes_of(plans: Sequence[Json]) -> ParallelCoordinates | None:
     )
 
 
+def _axis(key: str, entry: Json) -> float:
+    return float(entry["plan"][key])
+
+
 def _of_counts(title: str, counts: list[int]) -> Axis:
     """Powers of two at equal distances, where there is no zero among them."""
     return Axis(title=title, log=counts[0] > 0, ticks=tuple(counts))
@@ -109,7 +114,7 @@ def _points(name: str, entries: Sequence[Json], ranks: dict[str, int], hue: int,
     return Series(
         name=name,
         x=tuple(entry["prediction"]["step_time_s"] for entry in entries),
-        y=tuple(entry["prediction"]["memory"]["peak_bytes"] / _GIB for entry in entries),
+        y=tuple(entry["prediction"]["memory"]["peak_bytes"] / GIB for entry in entries),
         said=tuple(_said(entry, ranks.get(entry["id"])) for entry in entries),
         links=tuple(f"/plans/{entry['id']}" if entry["id"] in ranks else "" for entry in entries),
         hue=hue,
@@ -119,10 +124,9 @@ def _points(name: str, entries: Sequence[Json], ranks: dict[str, int], hue: int,
 
 def _said(entry: Json, rank: int | None) -> str:
     plan, prediction = entry["plan"], entry["prediction"]
-    mesh = ", ".join(f"{axis} {plan[axis]}" for axis in ("tp", "cp", "pp", "dp", "ep") if plan[axis] > 1)
     place = "on the front" if rank is None else f"#{rank}"
-    memory = f"{prediction['memory']['peak_bytes'] / _GIB:.1f} GiB"
-    return f"{place}: {mesh or 'one device'}; {seconds(prediction['step_time_s'])} s, {memory}"
+    memory = f"{prediction['memory']['peak_bytes'] / GIB:.1f} GiB"
+    return f"{place}: {mesh_in_words(plan)}; {seconds(prediction['step_time_s'])} s, {memory}"
 
 
 def _unbeaten(plans: Sequence[Json]) -> list[Json]:

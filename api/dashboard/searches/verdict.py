@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from api.dashboard.searches.objective_columns import MONEY, OBJECTIVES, money
-from api.dashboard.words import best, gap, number, percent, seconds
+from api.dashboard.words import GIB, best, gap, number, percent, seconds
+from planner.wording import mesh_in_words
 
 Json = dict[str, Any]
 
-_GIB = 2**30
-_MESH = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")
 _PROVENANCE = {
     "analytic": "from formulas and data sheets; nothing like it was measured",
     "calibrated": "from formulas whose parameters were fitted to measured runs",
@@ -96,16 +95,15 @@ def _value(answer: Json, name: str) -> str:
 
 def _best_plan(answer: Json) -> str:
     plan, prediction = answer["plans"][0]["plan"], answer["plans"][0]["prediction"]
-    mesh = ", ".join(f"{axis} {plan[axis]}" for axis in _MESH if plan[axis] > 1 or axis == "dp")
     speed = f"{number(prediction['tokens_per_s_per_device'])} tokens/s/device at {percent(prediction['mfu'])} % MFU"
-    return f"{mesh}: {speed}."
+    return f"{mesh_in_words(plan)}: {speed}."
 
 
 def _memory(memory: Json) -> str:
-    low, high = (end / _GIB for end in memory["peak_interval_bytes"])
+    low, high = (end / GIB for end in memory["peak_interval_bytes"])
     told = (
-        f"{memory['peak_bytes'] / _GIB:.1f} GiB allocated on the fullest device, {low:.1f} to {high:.1f}; the process "
-        f"holds about {memory['reserved_bytes'] / _GIB:.1f} of the device's {memory['device_bytes'] / _GIB:.1f}, with "
+        f"{memory['peak_bytes'] / GIB:.1f} GiB allocated on the fullest device, {low:.1f} to {high:.1f}; the process "
+        f"holds about {memory['reserved_bytes'] / GIB:.1f} of the device's {memory['device_bytes'] / GIB:.1f}, with "
         "its allocator's pool and what lies outside of that"
     )
     risk = "; at risk: the upper end lies beyond what is usable, so it may run out of memory"
@@ -139,7 +137,7 @@ def question(answer: Json) -> list[tuple[str, str]]:
         if conditions:
             found.append((name, ", ".join(conditions)))
     if asked["min_free_bytes"]:
-        found.append(("Kept free", f"{asked['min_free_bytes'] / _GIB:.1f} GiB per device"))
+        found.append(("Kept free", f"{asked['min_free_bytes'] / GIB:.1f} GiB per device"))
     if asked.get("min_devices"):
         found.append(("Devices used", f"at least {number(asked['min_devices'])}"))
     elif asked["objective"] != "fewest_devices":

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from api.dashboard.words import fine
+from api.dashboard.words import GIB, fine
 from api.schemas.answers import Study
 from api.schemas.answers.studies import Trial
 from costmodel.stages import shortened
@@ -15,7 +15,6 @@ from planner.wording import sharding
 
 Json = dict[str, Any]
 
-_GIB = 2**30
 # The usual axes in this order; what else differs is told beside them.
 _AXES = {
     **{name: name for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")},
@@ -158,4 +157,4 @@ def _text(plan: Json, name: str) -> str:
 
 
 def _gib(count: int | None) -> str:
-    return "" if count is None else f"{count / _GIB:.1f}"
+    return "" if count is None else f"{count / GIB:.1f}"
