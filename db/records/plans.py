@@ -36,6 +36,7 @@ class ListedPlan:
     """A plan as lists show it.
 
     Attributes:
+        global_batch_size: the plan's own, as its axes say it.
         axes: the mesh, micro-batch, schedule and policies by their names; no layers.
         figures: ``step_time_s``, ``tokens_per_s_per_device``, ``mfu``, ``peak_bytes``.
     """

@@ -184,4 +184,6 @@ def _listed(row: Row[Any]) -> ListedPlan:
     found = row._mapping
     plain = {name: found[name] for name in _LISTED_COLUMNS}
     axes = {name: found[name] for name in AXES}
+    # A plan's own batch, which may be another than the scenario's where that had a tolerance.
+    plain["global_batch_size"] = axes["micro_batch_size"] * axes["num_microbatches"] * axes["dp"]
     return ListedPlan(**plain, axes=axes, figures={name: found[name] for name in FIGURES})

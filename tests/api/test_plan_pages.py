@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from api.dashboard.plans.memory import held
 from api.schemas.answers import PlanFields
 from tests.api.pages import Page
 from tests.api.pages_here import Here
@@ -96,6 +97,9 @@ def test_a_plan_of_another_batch_is_of_that_batch_everywhere(here: Here) -> None
     assert here.fetch(f"/plans/{own['id']}/files/trace/trace.json").status_code == 200
     launched = here.fetch(f"/v1/plans/{own['id']}/launch?target=megatron-lm").json()
     assert f"--global-batch-size {size}" in json.dumps(launched)
+    scenario = here.json(f"/v1/plans/{own['id']}")["scenario_id"]
+    listed = here.json(f"/v1/plans?scenario_id={scenario}")["items"]
+    assert {plan["id"]: plan["global_batch_size"] for plan in listed}[own["id"]] == size
     address = f"compare?plan={asked['id']}&plan={own['id']}"
     twin = here.json(f"/v1/plans/{address}")
     assert (twin["same_scenario"], twin["same_work"]) == (True, False)
@@ -200,3 +204,9 @@ def test_what_is_not_there_is_said(here: Here) -> None:
         response = here.fetch(path, **PARTS)
         assert (response.status_code, "there is no plan" in response.text) == (404, True)
     assert here.fetch(f"/plans/{'0' * 32}.json").status_code == 404
+
+
+def test_a_process_that_would_hold_more_than_there_is_is_said_to_be_at_risk() -> None:
+    memory = {"reserved_bytes": int(45.8 * 2**30), "device_bytes": 45 * 2**30}
+    assert held(memory).startswith("at risk: the process would then hold about 45.8 GiB")
+    assert "at risk" not in held(memory | {"device_bytes": 80 * 2**30})

@@ -92,7 +92,8 @@ def notes(memory: Json) -> list[str]:
             f"{memory['peak_bytes'] / GIB:.1f} GiB allocated on the fullest device, {low:.1f} to {high:.1f} expected."
         )
     if memory.get("reserved_bytes") and memory.get("device_bytes"):
-        found.append(_held(memory["reserved_bytes"], memory["device_bytes"]))
+        told = held(memory)
+        found.append(f"{told[0].upper()}{told[1:]}.")
     if hosts := memory.get("host_bytes_per_node"):
         there = memory.get("host_memory_bytes_per_node")
         of = f" of {there / GIB:,.0f}" if there else ""
@@ -100,14 +101,15 @@ def notes(memory: Json) -> list[str]:
     return found
 
 
-def _held(held: int, there: int) -> str:
+def held(memory: Json) -> str:
     """What the process holds of the device; in plain words where that is more than there is."""
+    size, there = memory["reserved_bytes"] / GIB, memory["device_bytes"] / GIB
     pool = "with its allocator's pool and what lies outside of that"
-    if held <= there:
-        return f"The process then holds about {held / GIB:.1f} of the device's {there / GIB:.1f} GiB, {pool}."
+    if size <= there:
+        return f"the process then holds about {size:.1f} of the device's {there:.1f} GiB, {pool}"
     return (
-        f"At risk: the process would then hold about {held / GIB:.1f} GiB, {pool}, which is more than the device's "
-        f"{there / GIB:.1f} GiB; it runs only if the allocator gives back what it keeps for later."
+        f"at risk: the process would then hold about {size:.1f} GiB, {pool}, more than the device's {there:.1f} GiB; "
+        "it runs only if the allocator gives back what it keeps for later"
     )
 
 

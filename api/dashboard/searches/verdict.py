@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from api.dashboard.plans.memory import held
 from api.dashboard.searches.objective_columns import MONEY, OBJECTIVES, money
 from api.dashboard.words import GIB, best, gap, number, percent, seconds
 from planner.wording import mesh_in_words
@@ -102,9 +103,7 @@ def _best_plan(answer: Json) -> str:
 def _memory(memory: Json) -> str:
     low, high = (end / GIB for end in memory["peak_interval_bytes"])
     told = (
-        f"{memory['peak_bytes'] / GIB:.1f} GiB allocated on the fullest device, {low:.1f} to {high:.1f}; the process "
-        f"holds about {memory['reserved_bytes'] / GIB:.1f} of the device's {memory['device_bytes'] / GIB:.1f}, with "
-        "its allocator's pool and what lies outside of that"
+        f"{memory['peak_bytes'] / GIB:.1f} GiB allocated on the fullest device, {low:.1f} to {high:.1f}; {held(memory)}"
     )
     risk = "; at risk: the upper end lies beyond what is usable, so it may run out of memory"
     return told + (risk if memory["verdict"] == "at_risk" else "")
