@@ -107,6 +107,20 @@ def explanation_of(request: SearchRequest, answer: Json, late: Callable[[], bool
 
 
 def runners_up(plans: Sequence[Json]) -> list[Json]:
-    """Why each of the first plans of an answer beats the next: ``{rank, other, ...}`` with what ``beats`` says."""
+    """Why each of the first plans of an answer beats the next: ``{rank, other, ...}`` with what ``beats`` says.
+
+    Where batches differ, the times of the worse plan are those of as many sequences as the better one has.
+    """
     pairs = pairwise(plans[: _COMPARED + 1])
-    return [{"rank": better["rank"], "other": worse["rank"], **beats(better, worse)} for better, worse in pairs]
+    return [{"rank": better["rank"], "other": worse["rank"], **_beats(better, worse)} for better, worse in pairs]
+
+
+def _beats(better: Json, worse: Json) -> Json:
+    size, other = better["plan"]["global_batch_size"], worse["plan"]["global_batch_size"]
+    if size == other:
+        return beats(better, worse)
+    prediction, share = worse["prediction"], size / other
+    times = {part: seconds * share for part, seconds in prediction["time"].items()}
+    as_many = prediction | {"step_time_s": prediction["step_time_s"] * share, "time": times}
+    found = beats(better, worse | {"prediction": as_many})
+    return found | {"told": f"for as many sequences, with a batch of {size} instead of {other}: {found['told']}"}

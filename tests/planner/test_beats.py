@@ -8,7 +8,7 @@ import pytest
 
 from planner.explain.beats import PART_WORDS, beats
 from planner.explain.differences import choices_in_words
-from planner.explain.explanation import answered
+from planner.explain.explanation import answered, runners_up
 from planner.question import Question
 from planner.resolving import request_of
 
@@ -47,6 +47,17 @@ def test_gains_come_first_with_their_share_and_what_they_cost_after(answer: Json
     assert found["time"] == {"tp_comm": pytest.approx(-0.21), "bubble": pytest.approx(0.05)}
     assert found["told"].startswith("5.2% faster (0.16 s), with ")
     assert found["told"].endswith("21% less tensor-parallel communication (0.21 s); costs 50.0 ms more pipeline bubble")
+
+
+def test_plans_of_other_batches_are_compared_over_as_many_sequences(answer: Json) -> None:
+    better, worse = entry(answer, mlp=2.0), entry(answer, mlp=1.0)
+    size = better["plan"]["global_batch_size"]
+    worse = worse | {"rank": 2, "plan": worse["plan"] | {"global_batch_size": size // 4}}
+    (found,) = runners_up([better, worse])
+    assert found["step_time_s"] == pytest.approx(2.0 - 4.0)
+    assert found["told"].startswith(
+        f"for as many sequences, with a batch of {size} instead of {size // 4}: 50.0% faster"
+    )
 
 
 def test_a_part_that_is_gone_is_told_as_none(answer: Json) -> None:
