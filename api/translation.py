@@ -28,7 +28,9 @@ _MEASURED = tuple(name for name in ListedMeasurement.model_fields if name in rec
 
 def listed_search(search: records.Search) -> ListedSearch:
     """A search of a list on the wire."""
-    return ListedSearch(**{name: getattr(search, name) for name in ListedSearch.model_fields})
+    found = {name: getattr(search, name) for name in ListedSearch.model_fields if name != "per"}
+    per_sequence = search.question.get("batch_tolerance") and search.objective != "fewest_devices"
+    return ListedSearch(**found, per="sequence" if per_sequence else "step")
 
 
 def stored_plan(plan: records.Plan) -> StoredPlan:

@@ -427,6 +427,8 @@ class ListedSearch(Told):
     objective: str
     status: str | None
     best: float | None
+    # What it is per, a sequence where the batch could be another; older servers do not say it.
+    per: str = "step"
     gap: float | None
     proven_top_k: bool | None
     calibration: str

@@ -190,6 +190,15 @@ def test_the_list_is_filtered_and_empty_fields_are_no_filter(site: Site, answere
     assert other.attributes("input", name="model", value="gpt-oss-20b")
 
 
+def test_what_is_least_per_sequence_is_said_so(site: Site) -> None:
+    request = small_request(batch_tolerance=0.05, seed=5)
+    batches = {"asked": 64, "tolerance": 0.05, "searched": [64, 66], "per": "sequence"}
+    path = f"/searches/{site.store_answer(request, small_answer(request, best=0.0123, batches=batches))}"
+    for page in (site.get(path), site.get("/searches?limit=1")):
+        assert "0.01230 s per sequence" in page.text
+    assert "64, 66 sequences were searched, as 64 may change by 5 %" in site.get(path).text
+
+
 def test_the_list_is_read_in_pages(site: Site) -> None:
     request = small_request()
     answer = small_answer(request)

@@ -162,7 +162,13 @@ def test_a_question_is_asked_again_with_changes(site: Site) -> None:
     )
     identifier = site.store_answer(request, small_answer(request))
     asked_about = site.get(f"/searches/{identifier}")
-    for said in ("bf16 gradients", "at least 2", "at most 50.5 s", "fastest with 0.75", "Pareto front, explanation"):
+    for said in (
+        "bf16 gradients",
+        "at least 2",
+        "at most 50.5 s",
+        "fastest with probability 0.75",
+        "Pareto front, explanation",
+    ):
         assert said in asked_about.text
     link, scaling = asked_about.attributes("a", **{"class": "button"})
     for kept in ("min_devices=2", "max_step_time_s=50.5", "shortlist=0.75", "pareto=yes", "explain=yes"):

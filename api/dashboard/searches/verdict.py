@@ -111,7 +111,8 @@ def _memory(memory: Json) -> str:
 
 def _batches(batches: Json) -> str:
     searched = ", ".join(number(size) for size in sorted(batches["searched"]))
-    return f"{searched} sequences were searched, as {number(batches['asked'])} may change by {batches['tolerance']:.4g}"
+    may = f"{number(batches['asked'])} may change by {100 * batches['tolerance']:.4g} %"
+    return f"{searched} sequences were searched, as {may}"
 
 
 def headline(scenario: Json) -> str:
@@ -157,9 +158,9 @@ def _beyond(asked: Json) -> list[tuple[str, str]]:
     if (longest := asked.get("max_step_time_s")) is not None:
         found.append(("Step", f"at most {longest:g} s"))
     if tolerance := asked.get("batch_tolerance"):
-        found.append(("Other batches", f"up to {tolerance:.4g} of the batch more or fewer, ranked per sequence"))
+        found.append(("Other batches", f"up to {100 * tolerance:.4g} % more or fewer sequences"))
     if (probability := asked.get("shortlist")) is not None:
-        found.append(("Short list", f"holds the fastest with {probability:.4g}"))
+        found.append(("Short list", f"holds the fastest with probability {probability:.4g}"))
     wanted = [name for name, key in (("Pareto front", "pareto"), ("explanation", "explain")) if asked.get(key)]
     return [*found, ("Also wanted", ", ".join(wanted))] if wanted else found
 

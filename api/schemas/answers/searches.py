@@ -367,6 +367,8 @@ class ListedSearch(Answer):
     status: Status | None
     """Null until it is done."""
     best: float | None
+    per: Literal["sequence", "step"]
+    """What `best` is per: a sequence where the question had a `batch_tolerance` and minimises time or cost."""
     gap: float | None
     proven_top_k: bool | None
     calibration: str
