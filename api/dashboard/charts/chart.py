@@ -8,7 +8,7 @@ from typing import Literal
 Kind = Literal["points", "line", "bars"]
 
 WIDE, HALF = 760, 560
-"""Pixels of charts that have a page's width, or half of it, for their own."""
+"""Pixels of charts that have a page's width, or half of it, for their own; ``planner.css`` knows both."""
 
 
 @dataclass(frozen=True, kw_only=True)
