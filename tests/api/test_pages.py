@@ -277,6 +277,8 @@ def test_nothing_fits_with_the_rules_and_their_numbers(site: Site) -> None:
     path = f"/searches/{site.store_answer(request, answer)}"
     page = site.get(path)
     assert "Nothing fits" in page.text
+    # The form and Scaling would ask about the catalog's.
+    assert "The model 'llama-3.1-405b' of the catalog is not the one that was asked about" in page.text
     for part in answer["infeasibility"]["conflict"]:
         told = (part["rule"], f"{part['meshes']:,}", meaning_of(part["rule"]), part["reason"])
         assert " ".join(filter(None, told)) in page.text
