@@ -10,8 +10,9 @@ import pytest
 from costmodel.catalog.framework_catalog import load_framework
 from costmodel.checker import check_plan
 from costmodel.facts import Facts
+from costmodel.plan_costs import PlanCosts
 from costmodel.plan_rows import plan_of, stages_of_plan
-from costmodel.predict import PlanCosts, predict
+from costmodel.predict import predict
 from costmodel.scenario import Scenario
 from costmodel.spec.plan import SCHEDULES
 from costmodel.table import PlanTable, stage_table

@@ -8,8 +8,8 @@ import numpy as np
 
 from costmodel.arrays import Bools, Ints, Num, num
 from costmodel.facts import Facts
+from costmodel.plan_costs import PlanCosts
 from costmodel.plan_rows import Chunks
-from costmodel.predict import PlanCosts
 from costmodel.table import PlanTable
 from planner.search.layouts.batch import Batch, Holdings
 from planner.search.layouts.exact import ROUNDING, best_of, choice_of

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from costmodel.arrays import Bools, Ints, Num, num, per_stage
-from costmodel.predict import StageTimes
+from costmodel.plan_costs import StageTimes
 from costmodel.table import PlanTable, StageTable
 from planner.search.layouts.splits import Splits
 

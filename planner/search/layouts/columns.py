@@ -16,8 +16,8 @@ import numpy as np
 
 from costmodel.arrays import Num
 from costmodel.facts import Facts
+from costmodel.plan_costs import PlanCosts
 from costmodel.plan_rows import Chunks
-from costmodel.predict import PlanCosts
 from costmodel.scenario import Scenario
 from costmodel.spec.model import DenseLayers
 from costmodel.stages import recomputed_of_chunks, stages_of_chunks

@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodel.arrays import Bools, Ints, Num
 from costmodel.facts import Facts
-from costmodel.predict import PlanCosts, StageTimes
+from costmodel.plan_costs import PlanCosts, StageTimes
 from costmodel.table import PlanTable
 from costmodel.terms.activations import RECOMPUTE_FULL
 from planner.search.layouts.batch import Batch, Holdings

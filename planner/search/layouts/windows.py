@@ -6,7 +6,7 @@ import numpy as np
 
 from costmodel.arrays import Ints, Num, distinct, num
 from costmodel.facts import Facts
-from costmodel.predict import PlanCosts
+from costmodel.plan_costs import PlanCosts
 from costmodel.schedules import placements
 from costmodel.stages import Placement
 from costmodel.table import PlanTable, StageTable
