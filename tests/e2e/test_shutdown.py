@@ -19,7 +19,7 @@ _GRACE_S = 10.0
 
 def test_a_stopped_server_ends_what_is_open_and_leaves_the_search_to_the_next(sqlite_url: str, tmp_path: Path) -> None:
     # Longer than a server waits for what runs, when it is asked to end.
-    question = lasting(7)
+    question = lasting(10)
     with serving(sqlite_url, tmp_path) as first, ThreadPoolExecutor(2) as clients:
         search_id = first.ask(question).json()["id"]
         waiting = clients.submit(first.ask, question, 60)
