@@ -197,8 +197,39 @@ def test_sorted_filtered_and_back(browser: Browser, server: Server, showcase: Sh
         assert sorted(peaks.all_inner_texts(), key=int) == ranked
         page.go_back()
         expect(peaks).to_have_text(ranked)
-        page.goto("/searches?status=infeasible")
+        with page.expect_download() as download:
+            page.get_by_role("link", name="CSV").click()
+        lines = download.value.path().read_text(encoding="utf-8").splitlines()
+        assert len(lines) == 1 + len(ranked)
+        page.goto("/searches")
+        page.get_by_label("Result").select_option("infeasible")
+        page.get_by_role("button", name="Filter").click()
+        expect(page).to_have_url(re.compile("status=infeasible"))
         expect(page.locator("main tbody tr")).to_have_count(1)
+
+
+def test_plans_that_are_ticked_are_compared(browser: Browser, server: Server, showcase: Showcase) -> None:
+    with visiting(browser, server.address) as visit:
+        page = visit.page
+        page.goto(showcase.paths["search"])
+        for place in (0, 2, 3):
+            page.locator("table.ranked tbody input[type=checkbox]").nth(place).check()
+        page.get_by_role("button", name="Compare").click()
+        expect(page).to_have_url(re.compile(r"/compare\?plan=[0-9a-f]{32}&plan=[0-9a-f]{32}&plan=[0-9a-f]{32}"))
+        expect(page.get_by_role("heading", name=re.compile("^Why plan"))).to_have_count(2)
+
+
+def test_a_timeline_is_looked_at_from_closer_by_and_back(browser: Browser, server: Server, showcase: Showcase) -> None:
+    with visiting(browser, server.address) as visit:
+        page = visit.page
+        page.goto(showcase.paths["launch"])
+        closer = page.get_by_role("link", name=re.compile("zoom in"))
+        closer.scroll_into_view_if_needed()
+        closer.click()
+        expect(page).to_have_url(re.compile("timeline="))
+        page.go_back()
+        expect(page).not_to_have_url(re.compile("timeline="))
+        expect(page.get_by_role("button", name="Copy").first).to_be_visible()
 
 
 def test_a_relaxation_is_one_click_away(browser: Browser, server: Server, showcase: Showcase) -> None:
