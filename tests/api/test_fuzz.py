@@ -24,7 +24,7 @@ from tests.api.asking import MODEL, answered, question
 from tests.e2e.servers import Server, serving
 
 _ROOT = Path(__file__).parents[2]
-_EXAMPLES = os.environ.get("FUZZ_EXAMPLES", "25")
+_EXAMPLES = os.environ.get("FUZZ_EXAMPLES", "12")
 _SEED = os.environ.get("FUZZ_SEED")
 _WITHIN_S = 3_600
 _GENERATED = re.compile(r"(\d+) generated, (\d+) passed")
