@@ -24,7 +24,7 @@ _QUESTION: Json = {
     "seq_len": 8192,
     "top": 10,
 }
-_COLOURS = 96
+_COLOURS = 256
 _SHOWN = {
     "searches": 900,
     "search": 1500,
