@@ -1,8 +1,8 @@
 """Databases for tests: an SQLite file, and a PostgreSQL server that the tests start and stop themselves.
 
 ``store_url`` and ``store`` run a test on both. A test gets a database of its own, at the head; on PostgreSQL it is a
-copy of a template, which takes some ten milliseconds. Without PostgreSQL the tests that need it are skipped on a user's
-machine, and fail in CI.
+copy of a template, in memory where there is room, which takes some ten milliseconds. Without PostgreSQL the tests that
+need it are skipped on a user's machine, and fail in CI.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,11 +26,15 @@ from db.schema import upgrade
 from db.store import Store
 from db.urls import VARIABLE, database_url
 
+if TYPE_CHECKING:
+    import psycopg
+
 BACKENDS = ("sqlite", "postgresql")
 _USER = "planner"
 _PASSWORD = "not-shown-anywhere"
 _TEMPLATE = "planner_template"
 _START_SECONDS = 60
+_ROOM = 4 * 2**30
 # However the tests end, also by kill -9: their end of the pipe closes, and the server and its folder go.
 _UNTIL_STDIN_ENDS = """
 home=$1; shift
@@ -54,12 +59,12 @@ class PostgresServer:
     def create(self, template: str = _TEMPLATE) -> str:
         """A new database; its URL."""
         name = f"test_{secrets.token_hex(6)}"
-        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        self._administer(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
         return self.url(name)
 
     def drop(self, url: str) -> None:
         """Remove a database, whoever is connected to it."""
-        self.execute(f'DROP DATABASE IF EXISTS "{url.rpartition("/")[2]}" WITH (FORCE)')
+        self._administer(f'DROP DATABASE IF EXISTS "{url.rpartition("/")[2]}" WITH (FORCE)')
 
     def execute(self, statement: str, database: str = "postgres") -> None:
         """Run one statement outside a transaction."""
@@ -67,6 +72,32 @@ class PostgresServer:
 
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             connection.execute(statement.encode())
+
+    def _administer(self, statement: str) -> None:
+        """The same on a connection that is kept: to make one takes as long as to copy a database."""
+        import psycopg
+
+        try:
+            self._connected().execute(statement.encode())
+        except psycopg.OperationalError:
+            # The server was restarted meanwhile.
+            self.let_go()
+            self._connected().execute(statement.encode())
+
+    def _connected(self) -> psycopg.Connection:
+        import psycopg
+
+        if self.port not in _KEPT:
+            _KEPT[self.port] = psycopg.connect(self.url("postgres"), autocommit=True)
+        return _KEPT[self.port]
+
+    def let_go(self) -> None:
+        """Close the connection that is kept."""
+        if self.port in _KEPT:
+            _KEPT.pop(self.port).close()
+
+
+_KEPT: dict[int, psycopg.Connection] = {}
 
 
 def binaries() -> Path | None:
@@ -87,7 +118,7 @@ def running_server() -> Iterator[PostgresServer]:
             pytest.fail("PostgreSQL is not installed: no initdb on PATH or in /usr/lib/postgresql")
         pytest.skip("PostgreSQL is not installed")
     # Not in pytest's own folder: that is root's alone, and the server refuses to run as root.
-    home = Path(tempfile.mkdtemp(prefix="planner-postgresql-"))
+    home = Path(tempfile.mkdtemp(prefix="planner-postgresql-", dir=_in_memory()))
     as_user = []
     if os.geteuid() == 0:
         shutil.chown(home, "postgres", "postgres")
@@ -127,11 +158,19 @@ def _started(as_user: list[str], programs: Path, data: Path, home: Path) -> Iter
         )
         try:
             _wait_for(port, process, home / "server.log")
-            yield PostgresServer(port=port)
+            server = PostgresServer(port=port)
+            yield server
+            server.let_go()
         finally:
             assert process.stdin is not None
             process.stdin.close()
             process.wait(timeout=_START_SECONDS)
+
+
+def _in_memory() -> Path | None:
+    """A folder that lies in memory, if there is one with room: a thousand databases are made and removed in it."""
+    folder = Path("/dev/shm")
+    return folder if os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > _ROOM else None
 
 
 def _run(*command: str | Path) -> None:
