@@ -219,19 +219,6 @@ def test_plans_that_are_ticked_are_compared(browser: Browser, server: Server, sh
         expect(page.get_by_role("heading", name=re.compile("^Why plan"))).to_have_count(2)
 
 
-def test_a_timeline_is_looked_at_from_closer_by_and_back(browser: Browser, server: Server, showcase: Showcase) -> None:
-    with visiting(browser, server.address) as visit:
-        page = visit.page
-        page.goto(showcase.paths["launch"])
-        closer = page.get_by_role("link", name=re.compile("zoom in"))
-        closer.scroll_into_view_if_needed()
-        closer.click()
-        expect(page).to_have_url(re.compile("timeline="))
-        page.go_back()
-        expect(page).not_to_have_url(re.compile("timeline="))
-        expect(page.get_by_role("button", name="Copy").first).to_be_visible()
-
-
 def test_a_relaxation_is_one_click_away(browser: Browser, server: Server, showcase: Showcase) -> None:
     with visiting(browser, server.address) as visit:
         page = visit.page

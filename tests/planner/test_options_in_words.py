@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.dashboard.searches.ranking import groups_of, rows_of
+from api.dashboard.searches.ranking import Table, TableQuery, table_of
 from costmodel.catalog.framework_catalog import load_framework
 from costmodel.plan_rows import plan_of
 from costmodel.scenario import Scenario
@@ -119,17 +119,28 @@ def test_an_answer_that_does_not_tell_them_is_printed(capsys: pytest.CaptureFixt
     del answer["plans"][0]["options"]
     print_answer(answer)
     assert "Proven best" in capsys.readouterr().out
-    assert len(rows_of(answer["plans"])[0].cells) == sum(len(group.columns) for group in groups_of(answer["plans"]))
+    table = _table_of(answer["plans"])
+    assert len(table.rows[0].cells) == len(_names(table))
 
 
 def test_the_pages_table_has_them_where_there_are_any() -> None:
     scenario = scenario_of("llama-3-8b", devices=16, global_batch_size=64, seq_len=8192)
     for pins, told in (((), False), (("offload=optimizer",), True)):
         plans = answer_to(request_of(scenario, pins, top=2))["plans"]
-        names = [column.name for group in groups_of(plans) for column in group.columns]
+        table = _table_of(plans)
+        names = _names(table)
         assert ("options" in names) == told
-        for row in rows_of(plans):
-            assert dict(zip(names, row.cells, strict=True)).get("options") == ("offload optimizer" if told else None)
+        for row in table.rows:
+            cells = dict(zip(names, (cell.text for cell in row.cells), strict=True))
+            assert cells.get("options") == ("offload optimizer" if told else None)
+
+
+def _table_of(plans: list[dict[str, Any]]) -> Table:
+    return table_of("/searches/x", [plan | {"id": str(plan["rank"])} for plan in plans], TableQuery())
+
+
+def _names(table: Table) -> list[str]:
+    return [column.name for group in table.groups for column in group.columns]
 
 
 def test_the_report_of_a_check_tells_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
