@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from enum import Enum
-from threading import Event, Lock
+from threading import Event
 from typing import cast
 
 from fastapi import Request
 
 from api.endings import Endings
+from api.last_used import LastUsed
 from api.metrics import Metrics
 from api.settings import Settings
 from db.store import Store
@@ -37,27 +37,17 @@ class Recent:
     """
 
     def __init__(self, most_bytes: int = _MOST_BYTES, largest: int = _LARGEST) -> None:
-        self._most_bytes, self._largest, self._lock = most_bytes, largest, Lock()
-        self._bodies: OrderedDict[tuple[Kind, str], bytes] = OrderedDict()
-        self._bytes = 0
+        self._largest = largest
+        self._bodies: LastUsed[tuple[Kind, str], bytes] = LastUsed(most_bytes, len)
 
     def get(self, kind: Kind, id: str) -> bytes | None:
         """The body; None when it is not kept."""
-        with self._lock:
-            body = self._bodies.get((kind, id))
-            if body is not None:
-                self._bodies.move_to_end((kind, id))
-            return body
+        return self._bodies.find((kind, id))
 
     def put(self, kind: Kind, id: str, body: bytes) -> None:
         """Keep a body, instead of those that were not used for longest."""
-        if len(body) > self._largest:
-            return
-        with self._lock:
-            self._bytes += len(body) - len(self._bodies.pop((kind, id), b""))
-            self._bodies[kind, id] = body
-            while self._bytes > self._most_bytes:
-                self._bytes -= len(self._bodies.popitem(last=False)[1])
+        if len(body) <= self._largest:
+            self._bodies.put((kind, id), body)
 
 
 @dataclass(kw_only=True)

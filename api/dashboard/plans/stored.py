@@ -11,7 +11,7 @@ from fastapi import Request
 from pydantic import ValidationError
 
 from api.auth import Principal
-from api.dashboard.plans.kept import Kept
+from api.last_used import LastUsed
 from api.routes import plans
 from api.schemas.answers import PlanFields
 from api.state import State
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 Work = tuple[str, int, int]
 """A scenario, and the batch and length of sequences of a plan: where they are the same, steps can be compared."""
 
-_SCENARIOS: Kept[Scenario | None] = Kept(64)
+_SCENARIOS: LastUsed[tuple[str, str, int, int], Scenario | None] = LastUsed(64)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from api.dashboard.plans.kept import Kept
 from api.dashboard.plans.stored import Priced
+from api.last_used import LastUsed
 from costmodel.timeline.timeline import timeline_of
 from planner.export.trace.events import spread_over_step
 
@@ -106,7 +106,7 @@ class Step:
     left_out_s: float
 
 
-_STEPS: Kept[Step | None] = Kept(12)
+_STEPS: LastUsed[str, Step | None] = LastUsed(12)
 
 
 def window_of(text: str) -> Window | None:

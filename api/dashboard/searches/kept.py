@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any
 
+from api.last_used import LastUsed
 from api.problems import not_found
 from api.schemas.answers.searches import OVER
 from db import records
@@ -40,17 +39,15 @@ class Known:
         return 1 + sum(len(part) for part in parts)
 
 
-class KeptAnswers:
-    """Safe for several threads.
+class KeptAnswers(LastUsed[str, Known]):
+    """Those that are over.
 
     Args:
-        most_plans: of all answers together; beyond, the one that was not looked at for longest goes.
+        most_plans: of all answers together.
     """
 
     def __init__(self, most_plans: int = _MOST_PLANS) -> None:
-        self._most, self._lock = most_plans, Lock()
-        self._known: OrderedDict[str, Known] = OrderedDict()
-        self._weight = 0
+        super().__init__(most_plans, lambda known: known.weight)
 
     def read(self, store: Store, search_id: str) -> Known:
         """A search as it stands.
@@ -58,11 +55,9 @@ class KeptAnswers:
         Raises:
             ProblemRaised: there is no such search.
         """
-        with self._lock:
-            known = self._known.get(search_id)
-            if known is not None:
-                self._known.move_to_end(search_id)
-                return known
+        known = self.find(search_id)
+        if known is not None:
+            return known
         with store.reading() as repos:
             search = repos.searches.get(search_id)
             if search is None:
@@ -76,10 +71,4 @@ class KeptAnswers:
         return known
 
     def _keep(self, known: Known) -> None:
-        with self._lock:
-            # Another thread may have read the same.
-            if known.search.id not in self._known:
-                self._known[known.search.id] = known
-                self._weight += known.weight
-            while self._weight > self._most:
-                self._weight -= self._known.popitem(last=False)[1].weight
+        self.put(known.search.id, known)
