@@ -137,10 +137,15 @@ def _usable_key(store: Store, secret: str) -> ApiKey | None:
     return key
 
 
+def may_write(principal: Principal) -> bool:
+    """Whether it may ask and tell, and not look only."""
+    return "write" in principal.scopes
+
+
 def may_cancel(principal: Principal, created_by: str | None) -> bool:
     """Whether somebody may end what a key asked for: the key itself, if it may write, and an admin's."""
     mine = created_by in (None, principal.id)
-    return "write" in principal.scopes and (mine or "admin" in principal.scopes)
+    return may_write(principal) and (mine or "admin" in principal.scopes)
 
 
 def check_may_cancel(principal: Principal, created_by: str | None) -> None:

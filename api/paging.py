@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from api.problems import ProblemRaised
+from api.problems import unusable
 from costmodel.fingerprint import digest
 
 Place = tuple[Any, str]
@@ -44,11 +44,11 @@ def place_of(cursor: str | None, sort: str, filters: Filters = _NONE, *, by_time
         read: Callable[[Any], Any] = _moment if by_time else _number
         place = read(value), _identifier(identifier)
     except (binascii.Error, ValueError, TypeError, OverflowError):
-        raise _unusable("it is not a `next` that this server gave") from None
+        raise unusable("cursor", "it is not a `next` that this server gave") from None
     if own_sort != sort:
-        raise _unusable(f"it belongs to a list sorted by {str(own_sort)[:40]!r}, this one is by {sort!r}")
+        raise unusable("cursor", f"it belongs to a list sorted by {str(own_sort)[:40]!r}, this one is by {sort!r}")
     if own_filters != _fingerprint(filters):
-        raise _unusable("it belongs to a list with other filters")
+        raise unusable("cursor", "it belongs to a list with other filters")
     return place
 
 
@@ -74,7 +74,3 @@ def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 2**63 - 1:
         raise ValueError("a number is expected")
     return value
-
-
-def _unusable(detail: str) -> ProblemRaised:
-    return ProblemRaised(422, f"cursor: {detail}", errors=[{"pointer": "cursor", "detail": detail}])

@@ -63,6 +63,11 @@ class ProblemRaised(Exception):
         self.headers, self.more = dict(headers or {}), more
 
 
+def unusable(field: str, detail: str) -> ProblemRaised:
+    """A parameter or a field can't be used as it was given."""
+    return ProblemRaised(422, f"{field}: {detail}", errors=[{"pointer": field, "detail": detail}])
+
+
 def not_found(what: str, name: str, nearest: Sequence[str] = ()) -> ProblemRaised:
     """There is no such thing; ``nearest`` are names that may be meant."""
     if not nearest:

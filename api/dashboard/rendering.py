@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -70,6 +71,15 @@ def macro(template: str, name: str) -> Callable[..., str]:
 def page(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """A page that is asked for again each time."""
     return HTMLResponse(html(template, **values), status, {"Cache-Control": "private, no-cache", "Vary": _VARY})
+
+
+def document_of(route: Callable[..., Response], *arguments: Any) -> Any:
+    """What a route of the API answers, so that a page and its twin can't differ.
+
+    Args:
+        route: takes the request first; it is asked without conditions, so that there always is a body.
+    """
+    return json.loads(bytes(route(Request({"type": "http", "headers": []}), *arguments).body))
 
 
 def twin(response: Response) -> Response:

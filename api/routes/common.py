@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Header, Path, Request
 
-from api.problems import MEDIA_TYPE, ProblemRaised, not_found
+from api.problems import MEDIA_TYPE, ProblemRaised, not_found, unusable
 from api.state import State, state_of
 from db import records
 
@@ -60,8 +60,7 @@ def given_once(request: Request) -> None:
     names = [name for name, _ in request.query_params.multi_items() if name not in _MANY]
     for name in names:
         if names.count(name) > 1:
-            detail = "it is given more than once"
-            raise ProblemRaised(422, f"{name}: {detail}", errors=[{"pointer": name, "detail": detail}])
+            raise unusable(name, "it is given more than once")
 
 
 def none_unknown(request: Request) -> None:

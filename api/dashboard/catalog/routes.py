@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from api.auth import Principal, Reader
 from api.dashboard.catalog import frameworks, machines, models
 from api.dashboard.catalog.entry import Cell, Column, Entry
-from api.dashboard.rendering import checked, page, twin, wants_json
+from api.dashboard.rendering import checked, document_of, page, twin, wants_json
 from api.problems import not_found
 from api.routes import catalog
 from api.routes.common import Named
@@ -156,9 +155,7 @@ def _list_json(request: Request, query: CatalogQuery, principal: Principal, name
     listed = catalog.list_models if query.kind == "models" else catalog.list_clusters
     if query.q is None:
         return listed(request, principal)
-    # Asked without conditions, so that there is always a body.
-    answer = listed(Request({"type": "http", "headers": []}), principal)
-    items: list[Json] = json.loads(bytes(answer.body))["items"]
+    items: list[Json] = document_of(listed, principal)["items"]
     wanted = {name.lower() for name in names}
     return JSONResponse({"items": [item for item in items if item["name"].lower() in wanted]})
 

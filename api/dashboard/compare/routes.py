@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +19,8 @@ from api.dashboard.compare.why import Compared, why
 from api.dashboard.plans.figures import facts, headline, is_of_today
 from api.dashboard.plans.measured import Run, runs_of
 from api.dashboard.plans.stored import StoredPlan, answer_of, priced, stored_plan
-from api.dashboard.rendering import page, twin, wants_json
-from api.problems import ProblemRaised, not_found
+from api.dashboard.rendering import document_of, page, twin, wants_json
+from api.problems import not_found, unusable
 from api.routes import plans
 from api.routes.common import Served
 from api.schemas.queries import CompareQuery
@@ -68,8 +67,7 @@ def compare_page(request: Request, state: Served, principal: Reader) -> Response
 
 def _as_json(request: Request, state: State, principal: Principal, ids: list[str]) -> Response:
     if len(ids) > _MOST:
-        detail = f"at most {_MOST} plans are compared at a time, and these are {len(ids)}"
-        raise ProblemRaised(422, f"plan: {detail}", errors=[{"pointer": "plan", "detail": detail}])
+        raise unusable("plan", f"at most {_MOST} plans are compared at a time, and these are {len(ids)}")
     if len(ids) > 1:
         return plans.compare_plans(request, state, principal, CompareQuery(plan=ids))
     _, offers = _to_choose_from(state, principal, ids)
@@ -80,11 +78,7 @@ def _as_json(request: Request, state: State, principal: Principal, ids: list[str
 def _check_names(request: Request) -> None:
     for name in request.query_params:
         if name != "plan":
-            raise ProblemRaised(
-                422,
-                f"{name}: there is no such parameter",
-                errors=[{"pointer": name, "detail": "there is no such parameter"}],
-            )
+            raise unusable(name, "there is no such parameter")
 
 
 def _ids(state: State, given: Sequence[str]) -> list[str]:
@@ -111,15 +105,12 @@ def _whole(state: State, short: str) -> str:
     if not found:
         raise not_found("plan", short)
     if len(found) > 1:
-        detail = f"ids of several plans begin with {short!r}: give more of it"
-        raise ProblemRaised(422, f"plan: {detail}", errors=[{"pointer": "plan", "detail": detail}])
+        raise unusable("plan", f"ids of several plans begin with {short!r}: give more of it")
     return found[0]
 
 
 def _compared(state: State, principal: Principal, ids: list[str], left_out: int = 0) -> Response:
-    # Read from the JSON twin, so that the two can't differ; asked without conditions, it always has a body.
-    nobody = Request({"type": "http", "headers": []})
-    answer: Json = json.loads(bytes(plans.compare_plans(nobody, state, principal, CompareQuery(plan=ids)).body))
+    answer: Json = document_of(plans.compare_plans, state, principal, CompareQuery(plan=ids))
     with state.store.reading() as repos:
         stored = [stored_plan(repos, document) for document in answer["plans"]]
         of_model = [priced(repos, plan) if is_of_today(plan) else None for plan in stored]

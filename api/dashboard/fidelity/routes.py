@@ -23,7 +23,7 @@ from api.dashboard.fidelity.runs import Chosen, View, Work, view_of
 from api.dashboard.fidelity.working import Workings
 from api.dashboard.rendering import checked, macro, page, twin, wants_json
 from api.preferences import wait_of
-from api.problems import ProblemRaised
+from api.problems import unusable
 from api.routes.catalog import all_calibrations
 from api.routes.common import Served
 from api.schemas.text import Name
@@ -100,17 +100,15 @@ def fidelity_page(
         "address": f"/fidelity{asked}",
         "twin": f"/fidelity.json{asked}",
         "differences": None,
-        **_empty(),
+        "same": 0,
+        "figures": None,
+        "scatter": None,
     }
     if second is not None:
         shown["differences"], shown["same"] = _differences(first, second)
     if ready:
         shown |= _figures(query, [view for view in views if view is not None], first, second)
     return page("fidelity.html", **shown)
-
-
-def _empty() -> Json:
-    return {"figures": None, "scatter": None, "same": 0}
 
 
 def _differences(first: records.Calibration, second: records.Calibration) -> tuple[list[calibrations.Difference], int]:
@@ -275,8 +273,7 @@ def _named(known: list[records.Calibration], name: str, field: str) -> records.C
     found = next((record for record in known if name in (record.name, record.id)), None)
     if found is None:
         names = ", ".join(sorted({record.name for record in known}))
-        detail = f"there is no calibration {name[:80]!r}; there are {names}"
-        raise ProblemRaised(422, f"{field}: {detail}", errors=[{"pointer": field, "detail": detail}])
+        raise unusable(field, f"there is no calibration {name[:80]!r}; there are {names}")
     return found
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fastapi import Request
 from pydantic import ValidationError
 
 from api.auth import Principal
+from api.dashboard.rendering import document_of
 from api.last_used import LastUsed
 from api.routes import plans
 from api.schemas.answers import PlanFields
@@ -81,9 +80,7 @@ def answer_of(state: State, principal: Principal, plan_id: str) -> Json:
     Raises:
         ProblemRaised: there is no such plan.
     """
-    # Asked without conditions, it always has a body.
-    body = plans.get_plan(Request({"type": "http", "headers": []}), plan_id, state, principal).body
-    return dict(json.loads(bytes(body)))
+    return dict(document_of(plans.get_plan, plan_id, state, principal))
 
 
 def stored_plan(repos: Repositories, document: Json) -> StoredPlan:

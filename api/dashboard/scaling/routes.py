@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
-from api.auth import Principal, Reader, Writer
+from api.auth import Principal, Reader, Writer, may_write
 from api.dashboard.rendering import page, twin, wants_json
 from api.dashboard.scaling.pictures import pictures_of
 from api.dashboard.scaling.points import LIVE, columns_of, is_missing, missing_in, points_of, refusal_of, rows_of
@@ -38,7 +38,7 @@ def scaling_page(request: Request, state: Served, principal: Reader) -> Response
         form = replace(form, errors={refusal[0]: (refusal[1],)})
     if curve is None or form.errors:
         if wants_json(request):
-            raise _unusable(form)
+            raise form.refusal("query")
         return _page(principal, form, status=422)
     if wants_json(request):
         question = curve.body.model_dump(mode="json", exclude={"devices"}) | {"devices": list(curve.counts)}
@@ -55,7 +55,7 @@ def ask_missing(request: Request, state: Served, principal: Writer) -> Response:
     typed = dict(request.query_params)
     curve, form = _read(typed)
     if curve is None:
-        raise _unusable(form)
+        raise form.refusal("query")
     for asked, body in enumerate(missing_in(points_of(state, curve), curve)):
         try:
             ask_search(body, state, principal)
@@ -73,16 +73,6 @@ def _read(typed: dict[str, str]) -> tuple[Curve | None, Form]:
             problem = {"loc": ("query", name), "msg": "there is no such parameter", "type": "value_error"}
             raise RequestValidationError([problem])
     return curve_of(typed)
-
-
-def _unusable(form: Form) -> RequestValidationError:
-    return RequestValidationError(
-        [
-            {"loc": ("query", name), "msg": text, "type": "value_error"}
-            for name, texts in form.errors.items()
-            for text in texts
-        ]
-    )
 
 
 def _address(typed: dict[str, str]) -> str:
@@ -105,7 +95,7 @@ def _page(
         fields=scaling_fields(),
         form=form,
         address=address,
-        may_ask="write" in principal.scopes,
+        may_ask=may_write(principal),
         question=question_in_words(scaling_fields(), form),
         columns=columns_of(points),
         rows=rows_of(points),

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from fastapi import Request
+from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from api.dashboard.searches.checks import field_of, refusals, said
@@ -43,6 +44,16 @@ class Form:
         rare = [shown for shown in fields() if shown.rare]
         return any(
             shown.name in self.errors or self.typed.get(shown.name, "") not in ("", shown.default) for shown in rare
+        )
+
+    def refusal(self, where: str) -> RequestValidationError:
+        """Its errors as the API tells them; ``where`` is ``body`` or ``query``."""
+        return RequestValidationError(
+            [
+                {"loc": (where, name), "msg": text, "type": "value_error"}
+                for name, texts in self.errors.items()
+                for text in texts
+            ]
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,9 +9,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import ValidationError
 
-from api.auth import Principal, Reader, Writer, may_cancel
+from api.auth import Principal, Reader, Writer, may_cancel, may_write
 from api.dashboard import words
-from api.dashboard.rendering import checked, page, twin, wants_json
+from api.dashboard.rendering import checked, document_of, page, twin, wants_json
 from api.dashboard.searches import ranking, verdict
 from api.dashboard.searches.again import notes_of, scaling_address, why_not_again
 from api.dashboard.searches.exporting import csv_of
@@ -66,7 +65,7 @@ def search_page(request: Request, search_id: str, state: Served, principal: Read
         "verdict": verdict.verdict(answer),
         "step": _last_step(state, search),
         "cancelling": search.cancel_requested,
-        "may_ask": "write" in principal.scopes,
+        "may_ask": may_write(principal),
         "may_cancel": may_cancel(principal, search.created_by),
         "why_not_again": why_not_again(scenario),
         "again_notes": notes_of(search, scenario),
@@ -90,9 +89,7 @@ def _answer_json(
     """The API's answer; where another order is asked for, with its plans in that."""
     if (query.sort, query.order) == (ranking.USUAL.sort, ranking.USUAL.order):
         return searches.get_search(request, search_id, state, principal)
-    # Asked without conditions, so that there is always a body.
-    found = searches.get_search(Request({"type": "http", "headers": []}), search_id, state, principal)
-    answer = json.loads(bytes(found.body))
+    answer = document_of(searches.get_search, search_id, state, principal)
     if answer.get("plans"):
         answer["plans"] = ranking.in_order(answer["plans"], query, ranked_by(answer))
     return JSONResponse(answer)

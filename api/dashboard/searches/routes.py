@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from api.auth import Principal, Reader, Writer
+from api.auth import Principal, Reader, Writer, may_write
 from api.conditional import body_of, conditional
 from api.dashboard.rendering import checked, page, twin, wants_json
 from api.dashboard.searches.again import form_of
@@ -71,13 +70,7 @@ async def ask(request: Request, state: Served, principal: Writer) -> Response:
         else:
             return RedirectResponse(asked.headers["location"].removeprefix("/v1"), 303)
     if wants_json(request):
-        raise RequestValidationError(
-            [
-                {"loc": ("body", name), "msg": text, "type": "value_error"}
-                for name, texts in form.errors.items()
-                for text in texts
-            ]
-        )
+        raise form.refusal("body")
     return await run_in_threadpool(_list_page, state, principal, SearchesQuery(), form, 422)
 
 
@@ -90,7 +83,7 @@ def _list_page(state: State, principal: Principal, query: SearchesQuery, form: F
         status=status,
         fields=fields(),
         form=form,
-        may_ask=_may_write(principal),
+        may_ask=may_write(principal),
         items=found.items,
         filters={name: value or "" for name, value in filters.items()},
         filtered=bool(chosen),
@@ -119,7 +112,3 @@ def _first_form(state: State, search_id: str | None) -> Form:
         note = f"There is no search {search_id[:_LONGEST_ID]!r} to start from: this is an example."
         return replace(empty_form(), notes=(note,))
     return form_of(search, scenario)
-
-
-def _may_write(principal: Principal) -> bool:
-    return "write" in principal.scopes
