@@ -52,6 +52,11 @@ def fine(value: float) -> str:
     return seconds(value) if value >= 1 else f"{value:.4f}" if value >= 0.1 else f"{value:.5f}"
 
 
+def gib(count: float | None) -> str:
+    """Bytes in GiB, without the unit; empty for what is not known."""
+    return "" if count is None else f"{count / GIB:.1f}"
+
+
 def percent(share: float) -> str:
     """A share as per cent, without the sign: that stands in the header."""
     return f"{100 * share:.1f}"

@@ -9,7 +9,7 @@ from api.dashboard.charts.chart import HALF, Axis, Chart, Mark, Series
 from api.dashboard.compare.sides import Scale
 from api.dashboard.plans.waterfall import decimals
 from api.dashboard.terms import OF_MEMORY, OF_TIME, Kind, memory_by_kind, time_by_kind
-from api.dashboard.words import GIB
+from api.dashboard.words import GIB, gib
 
 Json = dict[str, Any]
 
@@ -86,5 +86,5 @@ def _marks(memories: Sequence[Json]) -> list[Mark]:
     found: list[Mark] = []
     for size, places in by_size.items():
         of = f" of plan{'s' if len(places) > 1 else ''} {', '.join(map(str, places))}" if len(by_size) > 1 else ""
-        found.append(Mark(value=size / GIB, name=f"usable{of}: {size / GIB:.1f} GiB"))
+        found.append(Mark(value=size / GIB, name=f"usable{of}: {gib(size)} GiB"))
     return found

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from api.dashboard.plans.figures import headline
 from api.dashboard.plans.stored import StoredPlan
-from api.dashboard.words import GIB, number, percent, seconds
+from api.dashboard.words import gib, number, percent, seconds
 from planner.wording import mesh_in_words
 
 Json = dict[str, Any]
@@ -101,8 +101,8 @@ def sides_of(plans: Sequence[StoredPlan], predictions: Sequence[Json]) -> list[S
             interval=" to ".join(map(seconds, predictions[place]["step_time_interval_s"])),
             tokens=number(plan.prediction["tokens_per_s_per_device"]),
             mfu=percent(plan.prediction["mfu"]),
-            peak=f"{plan.prediction['memory']['peak_bytes'] / GIB:.1f}",
-            usable=f"{plan.prediction['memory']['usable_bytes'] / GIB:.1f}",
+            peak=gib(plan.prediction["memory"]["peak_bytes"]),
+            usable=gib(plan.prediction["memory"]["usable_bytes"]),
             apart=signed(100 * (predictions[place]["step_time_s"] / first - 1), 1) if place else "",
             without=address([other for other in ids if other != plan.id]),
             first=address([plan.id, *(other for other in ids if other != plan.id)]) if place else "",

@@ -9,7 +9,7 @@ from typing import Any
 from api.dashboard.compare.sides import signed
 from api.dashboard.plans.waterfall import decimals
 from api.dashboard.terms import Kind, memory_kind, memory_name, time_kind, time_name
-from api.dashboard.words import GIB
+from api.dashboard.words import GIB, gib
 from costmodel.stages import shortened
 
 Json = dict[str, Any]
@@ -77,7 +77,7 @@ def memory_rows(predictions: Sequence[Json]) -> list[Row]:
     usable = Row(
         name="usable",
         kind=None,
-        cells=tuple(Cell(value=f"{of['memory']['usable_bytes'] / GIB:.1f}") for of in predictions),
+        cells=tuple(Cell(value=gib(of["memory"]["usable_bytes"])) for of in predictions),
     )
     return [*_rows(stages, 2, lambda term: (memory_name(term), memory_kind(term))), total, usable]
 

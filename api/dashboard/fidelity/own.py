@@ -8,7 +8,7 @@ from datetime import datetime
 from statistics import median
 
 from api.dashboard.charts.chart import HALF, Axis, Chart, Diagonal, Series
-from api.dashboard.words import GIB, fine
+from api.dashboard.words import fine, gib
 from db.records import Measurement, Plan
 from db.repositories import Repositories
 from planner.profiling.probe.facts import CPU_BACKEND, CPU_FAMILY
@@ -120,7 +120,7 @@ def _row(item: Measurement, plan: Plan, *, on_cpus: bool) -> OwnRow:
         interval=f"{fine(low)}–{fine(high)}",
         measured="" if step is None else fine(step),
         ratio="" if step is None else f"{step / predicted:.3f}",
-        peak="" if item.peak_allocated_bytes is None else f"{item.peak_allocated_bytes / GIB:.1f}",
+        peak=gib(item.peak_allocated_bytes),
         measured_at=item.measured_at,
     )
 

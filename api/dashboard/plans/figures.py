@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.dashboard.plans.stored import StoredPlan
-from api.dashboard.words import EXCHANGES, GIB, number, percent, seconds
+from api.dashboard.words import EXCHANGES, gib, number, percent, seconds
 from costmodel.fingerprint import cost_model_version
 from costmodel.stages import shortened
 from db import records
@@ -80,7 +80,7 @@ def figures(prediction: Json) -> list[Figure]:
     low, high = prediction["step_time_interval_s"]
     memory = prediction["memory"]
     tone, fit = _FIT.get(memory.get("verdict"), ("", ""))
-    usable = f"of {memory['usable_bytes'] / GIB:.1f} usable"
+    usable = f"of {gib(memory['usable_bytes'])} usable"
     return [
         Figure(
             name="Step time",
@@ -97,7 +97,7 @@ def figures(prediction: Json) -> list[Figure]:
         ),
         Figure(
             name="Peak memory",
-            value=f"{memory['peak_bytes'] / GIB:.1f}",
+            value=gib(memory["peak_bytes"]),
             unit="GiB",
             below=f"{usable}; {fit}" if fit else usable,
             tone=tone,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from api.dashboard.words import GIB, seconds
+from api.dashboard.words import gib, seconds
 from db import records
 from db.repositories import Repositories
 from planner.stored.compared import beside_predicted, step_time_of
@@ -61,7 +61,7 @@ def _run(measured: records.Measurement, prediction: Json) -> Run:
         step="" if step is None else seconds(step),
         ratio="" if ratio is None else f"{ratio:.3f}",
         inside="" if inside is None else "yes" if inside else "no",
-        memory="" if peak is None else f"{peak / GIB:.1f}",
+        memory=gib(peak),
         memory_ratio="" if not peak else f"{peak / predicted:.3f}",
         job=measured.job_id or "",
         note=measured.note,

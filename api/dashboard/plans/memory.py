@@ -8,7 +8,7 @@ from typing import Any
 
 from api.dashboard.charts.chart import Axis, Chart, Mark, Series
 from api.dashboard.terms import OF_MEMORY, memory_by_kind, memory_name
-from api.dashboard.words import GIB
+from api.dashboard.words import GIB, gib
 
 Json = dict[str, Any]
 
@@ -39,17 +39,17 @@ def chart(memory: Json, layers: Sequence[int]) -> Chart:
             x=places,
             y=tuple(of.get(kind, 0.0) / GIB for of in kinds),
             said=tuple(
-                f"stage {place}, {_layers(layers, place)}: {of.get(kind, 0.0) / GIB:.1f} GiB {kind.name} of "
-                f"{sum(of.values()) / GIB:.1f}"
+                f"stage {place}, {_layers(layers, place)}: {gib(of.get(kind, 0.0))} GiB {kind.name} of "
+                f"{gib(sum(of.values()))}"
                 for place, of in enumerate(kinds)
             ),
         )
         for kind in OF_MEMORY
         if any(of.get(kind) for of in kinds)
     )
-    marks = [Mark(value=memory["usable_bytes"] / GIB, name=f"usable {memory['usable_bytes'] / GIB:.1f} GiB")]
+    marks = [Mark(value=memory["usable_bytes"] / GIB, name=f"usable {gib(memory['usable_bytes'])} GiB")]
     if device := memory.get("device_bytes"):
-        marks.append(Mark(value=device / GIB, name=f"device {device / GIB:.1f} GiB"))
+        marks.append(Mark(value=device / GIB, name=f"device {gib(device)} GiB"))
     fullest = max(range(len(stages)), key=lambda place: sum(stages[place].values()))
     many = len(stages) > 1
     return Chart(
@@ -57,7 +57,7 @@ def chart(memory: Json, layers: Sequence[int]) -> Chart:
         title="Allocated on a device of each stage" if many else "Allocated on a device",
         told=(
             f"Memory of {len(stages)} pipeline stages by what it is for; the fullest is stage {fullest} with "
-            f"{memory['peak_bytes'] / GIB:.1f} of {memory['usable_bytes'] / GIB:.1f} GiB usable"
+            f"{gib(memory['peak_bytes'])} of {gib(memory['usable_bytes'])} GiB usable"
         ),
         x=Axis(title="pipeline stage", names=tuple(str(place) for place in range(len(stages)))),
         y=Axis(title="memory", unit="GiB", from_zero=True),
@@ -89,7 +89,7 @@ def notes(memory: Json) -> list[str]:
     if interval := memory.get("peak_interval_bytes"):
         low, high = (end / GIB for end in interval)
         found.append(
-            f"{memory['peak_bytes'] / GIB:.1f} GiB allocated on the fullest device, {low:.1f} to {high:.1f} expected."
+            f"{gib(memory['peak_bytes'])} GiB allocated on the fullest device, {low:.1f} to {high:.1f} expected."
         )
     if memory.get("reserved_bytes") and memory.get("device_bytes"):
         told = held(memory)

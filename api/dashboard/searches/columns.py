@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from api.dashboard.words import GIB, SHORT_EXCHANGES, number, percent, seconds
+from api.dashboard.words import SHORT_EXCHANGES, gib, number, percent, seconds
 from costmodel.layers import COMMUNICATION
 from costmodel.stages import shortened
 from planner.wording import sharding
@@ -103,7 +103,7 @@ def _held(prediction: Json) -> float:
 
 
 def _gib(count: float) -> str:
-    return "" if count == float("-inf") else f"{count / GIB:.1f}"
+    return "" if count == float("-inf") else gib(count)
 
 
 RANK = Column(

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from api.dashboard.charts.chart import Axis, Chart, Line, Mark, ParallelCoordinates, Series
-from api.dashboard.words import GIB, seconds
+from api.dashboard.words import GIB, gib, seconds
 from planner.wording import mesh_in_words
 
 Json = dict[str, Any]
@@ -125,7 +125,7 @@ def _points(name: str, entries: Sequence[Json], ranks: dict[str, int], hue: int,
 def _said(entry: Json, rank: int | None) -> str:
     plan, prediction = entry["plan"], entry["prediction"]
     place = "on the front" if rank is None else f"#{rank}"
-    memory = f"{prediction['memory']['peak_bytes'] / GIB:.1f} GiB"
+    memory = f"{gib(prediction['memory']['peak_bytes'])} GiB"
     return f"{place}: {mesh_in_words(plan)}; {seconds(prediction['step_time_s'])} s, {memory}"
 
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from api.dashboard.searches.columns import BATCH, DEVICES, GROUPS, INTERVAL, OPTIONS, RANK, Column, Group
 from api.dashboard.searches.objective_columns import RankedBy
-from api.dashboard.words import GIB
+from api.dashboard.words import gib
 from api.schemas.text import Id
 
 Json = dict[str, Any]
@@ -155,7 +155,7 @@ def table_of(path: str, plans: list[Json], query: TableQuery, by: RankedBy = _BY
 
 def usable_gib(plans: list[Json]) -> str:
     """What a device has for a plan: the same for all of them."""
-    return f"{plans[0]['prediction']['memory']['usable_bytes'] / GIB:.1f}"
+    return gib(plans[0]["prediction"]["memory"]["usable_bytes"])
 
 
 def in_order(plans: list[Json], query: TableQuery, by: RankedBy = _BY_STEP) -> list[Json]:

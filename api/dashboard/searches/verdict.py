@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from api.dashboard.plans.memory import held
 from api.dashboard.searches.objective_columns import MONEY, OBJECTIVES, money
-from api.dashboard.words import GIB, best, gap, number, percent, seconds
+from api.dashboard.words import GIB, best, gap, gib, number, percent, seconds
 from planner.wording import mesh_in_words
 
 Json = dict[str, Any]
@@ -102,9 +102,7 @@ def _best_plan(answer: Json) -> str:
 
 def _memory(memory: Json) -> str:
     low, high = (end / GIB for end in memory["peak_interval_bytes"])
-    told = (
-        f"{memory['peak_bytes'] / GIB:.1f} GiB allocated on the fullest device, {low:.1f} to {high:.1f}; {held(memory)}"
-    )
+    told = f"{gib(memory['peak_bytes'])} GiB allocated on the fullest device, {low:.1f} to {high:.1f}; {held(memory)}"
     risk = "; at risk: the upper end lies beyond what is usable, so it may run out of memory"
     return told + (risk if memory["verdict"] == "at_risk" else "")
 
@@ -137,7 +135,7 @@ def question(answer: Json) -> list[tuple[str, str]]:
         if conditions:
             found.append((name, ", ".join(conditions)))
     if asked["min_free_bytes"]:
-        found.append(("Kept free", f"{asked['min_free_bytes'] / GIB:.1f} GiB per device"))
+        found.append(("Kept free", f"{gib(asked['min_free_bytes'])} GiB per device"))
     if asked.get("min_devices"):
         found.append(("Devices used", f"at least {number(asked['min_devices'])}"))
     elif asked["objective"] != "fewest_devices":

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from api.dashboard.words import GIB, fine
+from api.dashboard.words import fine, gib
 from api.schemas.answers import Study
 from api.schemas.answers.studies import Trial
 from costmodel.stages import shortened
@@ -129,8 +129,8 @@ def _row(trial: Trial, names: list[str], options: str, *, best: bool) -> Row:
         interval=f"{fine(low)}–{fine(high)}",
         measured="" if trial.step_time_s is None else fine(trial.step_time_s),
         ratio="" if trial.measured_over_predicted is None else f"{trial.measured_over_predicted:.3f}",
-        peak_predicted=_gib(trial.predicted_peak_bytes),
-        peak_measured=_gib(trial.peak_allocated_bytes),
+        peak_predicted=gib(trial.predicted_peak_bytes),
+        peak_measured=gib(trial.peak_allocated_bytes),
         state=state,
         outcome=outcome,
         reason=trial.reason,
@@ -154,7 +154,3 @@ def _text(plan: Json, name: str) -> str:
         flat = all(isinstance(part, int) for part in value)
         return shortened(value) if flat else ", ".join(str(part) for part in value)
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-
-
-def _gib(count: int | None) -> str:
-    return "" if count is None else f"{count / GIB:.1f}"
