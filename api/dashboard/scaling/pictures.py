@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from api.dashboard.charts.chart import Axis, Chart, Series
@@ -26,15 +27,11 @@ def _time(points: list[Json]) -> Chart:
     counts = _counts(points)
     times = [point["prediction"]["step_time_s"] for point in points]
     ends = [point["prediction"]["step_time_interval_s"] for point in points]
-    best = Series(
+    best = replace(
+        _best(points, times, [f"{seconds(time)} s" for time in times]),
         name="best plan, with its interval",
-        kind="line",
-        x=counts,
-        y=tuple(times),
         low=tuple(low for low, _ in ends),
         high=tuple(high for _, high in ends),
-        said=tuple(_said(point, f"{seconds(time)} s") for point, time in zip(points, times, strict=True)),
-        links=_links(points),
     )
     ideal = Series(
         name=f"ideal: {number(counts[0])} devices' time shared out",
@@ -67,25 +64,17 @@ def _cost(points: list[Json]) -> Chart:
         x=_devices(_counts(points)),
         y=Axis(title="Cost" if priced else "Device-hours", from_zero=True),
         height=_LOW,
-        series=(
-            Series(
-                name="best plan",
-                kind="line",
-                x=_counts(points),
-                y=tuple(values),
-                said=tuple(
-                    _said(point, f"{value:,.1f} for 1e9 tokens") for point, value in zip(points, values, strict=True)
-                ),
-                links=_links(points),
-                hue=1,
-            ),
-        ),
+        series=(_best(points, values, [f"{value:,.1f} for 1e9 tokens" for value in values], hue=1),),
     )
 
 
 def _tokens(points: list[Json]) -> Chart:
     # Of the devices at hand: those that a plan leaves idle cost too.
     rates = [point["tokens_per_s"] / point["devices"] for point in points]
+    said = [
+        f"{number(rate)} tokens/s/device, {point['efficiency']:.1%} of the first"
+        for point, rate in zip(points, rates, strict=True)
+    ]
     return Chart(
         id="tokens",
         title="Tokens per second and device at hand",
@@ -93,20 +82,7 @@ def _tokens(points: list[Json]) -> Chart:
         x=_devices(_counts(points)),
         y=Axis(title="Tokens/s/device", from_zero=True),
         height=_LOW,
-        series=(
-            Series(
-                name="best plan",
-                kind="line",
-                x=_counts(points),
-                y=tuple(rates),
-                said=tuple(
-                    _said(point, f"{number(rate)} tokens/s/device, {point['efficiency']:.1%} of the first")
-                    for point, rate in zip(points, rates, strict=True)
-                ),
-                links=_links(points),
-                hue=2,
-            ),
-        ),
+        series=(_best(points, rates, said, hue=2),),
     )
 
 
@@ -114,12 +90,20 @@ def _counts(points: list[Json]) -> tuple[float, ...]:
     return tuple(point["devices"] for point in points)
 
 
-def _links(points: list[Json]) -> tuple[str, ...]:
-    return tuple(f"/plans/{point['plan_id']}" for point in points)
-
-
-def _said(point: Json, figure: str) -> str:
-    return f"{number(point['devices'])} devices: {figure}; {mesh_of(point['plan'])}"
+def _best(points: list[Json], values: list[float], figures: list[str], hue: int = 0) -> Series:
+    """A figure of the best plan at every count, with what is said of each."""
+    return Series(
+        name="best plan",
+        kind="line",
+        x=_counts(points),
+        y=tuple(values),
+        said=tuple(
+            f"{number(point['devices'])} devices: {figure}; {mesh_of(point['plan'])}"
+            for point, figure in zip(points, figures, strict=True)
+        ),
+        links=tuple(f"/plans/{point['plan_id']}" for point in points),
+        hue=hue,
+    )
 
 
 def _devices(counts: tuple[float, ...]) -> Axis:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.dashboard.scaling.question import Curve
-from api.dashboard.words import GIB, number, percent, seconds
+from api.dashboard.words import gib, number, percent, seconds
 from api.questions import search_request
 from api.schemas.requests import SearchBody
 from api.state import State
@@ -105,7 +105,7 @@ _COLUMNS = (
         name="Peak",
         unit="GiB",
         meaning="Memory allocated on the fullest device.",
-        text=lambda point: f"{point['prediction']['memory']['peak_bytes'] / GIB:.1f}",
+        text=lambda point: gib(point["prediction"]["memory"]["peak_bytes"]),
     ),
     Column(
         name="1e9 tokens",
@@ -133,18 +133,19 @@ def points_of(state: State, curve: Curve) -> list[Json]:
 
     ``status`` is also ``not_asked``, ``queued``, ``running``, ``failed`` or ``cancelled``.
     """
-    requests: list[SearchRequest | InvalidInput] = [_request(state, body) for body in curve.bodies()]
+    bodies = curve.bodies()
+    requests: list[SearchRequest | InvalidInput] = [_request(state, body) for body in bodies]
     known = iter(standing(state.store, [request for request in requests if isinstance(request, SearchRequest)]))
     points = [
         point_of(_question(body), request if isinstance(request, InvalidInput) else next(known))
-        for body, request in zip(curve.bodies(), requests, strict=True)
+        for body, request in zip(bodies, requests, strict=True)
     ]
     return [point | {"device_hours_per_1e9_tokens": device_hours(point)} for point in with_efficiency(points)]
 
 
 def missing_in(points: list[Json], curve: Curve) -> list[SearchBody]:
     """The questions that nobody asked, or that ended without an answer."""
-    return [body for point, body in zip(points, curve.bodies(), strict=True) if point["status"] in _ASK_AGAIN]
+    return [body for point, body in zip(points, curve.bodies(), strict=True) if is_missing(point)]
 
 
 def is_missing(point: Json) -> bool:
